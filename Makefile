@@ -1,0 +1,38 @@
+# `make demo` and `make test` need Python 3.11, pip and venv; everything else they install into .venv themselves.
+PYTHON ?= python3.11
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+CORES ?= 2
+
+.PHONY: demo test lint docs clean
+
+.venv/.ready: envs/lock.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip setuptools wheel
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement envs/lock.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: .venv/.ready
+	$(BIN)/snakemake --cores $(CORES)
+	@echo
+	@$(BIN)/rollmake status results/demo
+	@echo "report:   results/demo/report.html"
+	@echo "score:    results/demo/rollouts_aggregate_metrics.json"
+	@echo "coverage: results/demo/coverage.json"
+
+test: .venv/.ready
+	$(BIN)/pytest --numprocesses $(CORES)
+
+lint: .venv/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow/rules
+	$(BIN)/snakemake --lint
+	$(BIN)/python docs/generate.py --check
+
+docs: .venv/.ready
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf .venv build

@@ -1,0 +1,27 @@
+# rollmake: collect agent rollouts at scale and score them honestly. `snakemake --cores 2` does everything that is owed.
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+# A config named on the command line stands alone: the demo's runs are not mixed into it.
+if "runs" not in config:
+
+    configfile: "config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+
+
+rule all:
+    input:
+        final_targets(),
+
+
+include: "workflow/rules/environment.smk"
+include: "workflow/rules/materialize.smk"
+include: "workflow/rules/collect.smk"
+include: "workflow/rules/repair.smk"
+include: "workflow/rules/concatenate.smk"
+include: "workflow/rules/aggregate.smk"
+include: "workflow/rules/report.smk"

@@ -1,0 +1,92 @@
+"""Materialize 250,000 tasks of 1 kB, 4 rollouts each, beside NeMo Gym: rates, their ratio and both peaks of memory.
+
+Usage: materialize.py --peer-python PYTHON [--tasks N]      Exits with 1 below twice the peer's rate or above 500 MB.
+`PYTHON` is the interpreter of an environment with nemo-gym 0.7.0. Both read the same file and write one line a rollout.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve()
+REPEATS, SHARDS, MEGABYTE = 4, 16, 1 << 20
+LEAST_RATIO, MOST_MEGABYTES = 2.0, 500
+AGENT = "question_answering_agent"
+PEER = """
+import sys, orjson
+from nemo_gym.rollout_collection import RolloutCollectionConfig, RolloutCollectionHelper
+source, target, repeats = sys.argv[1], sys.argv[2], int(sys.argv[3])
+config = RolloutCollectionConfig(input_jsonl_fpath=source, output_jsonl_fpath=target + ".out", num_repeats=repeats)
+rows = RolloutCollectionHelper()._preprocess_rows_from_config(config)
+with open(target, "wb") as file:
+    for row in rows:
+        file.write(orjson.dumps(row) + b"\\n")
+"""
+
+
+def write_tasks(path, count):
+    """`count` tasks of about 1 kB with different questions, written as Python's json module writes them."""
+    with path.open("w") as file:
+        for task in range(count):
+            question = f"question {task}: " + "lorem ipsum dolor sit amet " * 33
+            params = {"input": [{"role": "user", "content": question}]}
+            file.write(
+                json.dumps({"responses_create_params": params, "agent_ref": {"name": AGENT}, "answer": str(task)})
+                + "\n"
+            )
+
+
+def measure(command, environment):
+    """Seconds and peak megabytes of a child process. Its output goes to our stderr."""
+    start = time.monotonic()
+    child = subprocess.Popen(command, env=environment, stdout=sys.stderr)
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        sys.exit(f"failed with status {os.waitstatus_to_exitcode(status)}: {command[:4]}")
+    return time.monotonic() - start, usage.ru_maxrss / 1024
+
+
+def ours(folder, tasks):
+    """The commands of the stages environment and materialize."""
+    stage = [sys.executable, "-m", "rollmake"]
+    embedded = ["--environment", "embedded: {policy: scripted}", "--output", str(folder / "environment.json")]
+    subprocess.run([*stage, "environment", *embedded], check=True)
+    files = ["--input", str(tasks), "--environment-file", str(folder / "environment.json")]
+    files += ["--output", str(folder / "rows.jsonl"), "--plan", str(folder / "plan.json")]
+    return [*stage, "materialize", *files, "--num-repeats", str(REPEATS), "--shards", str(SHARDS)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-python", required=True)
+    parser.add_argument("--tasks", type=int, default=250_000)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_tasks(folder / "tasks.jsonl", arguments.tasks)
+        command = ours(folder, folder / "tasks.jsonl")
+        our_s, our_peak = measure(command, os.environ)
+        peer = [
+            arguments.peer_python,
+            "-c",
+            PEER,
+            str(folder / "tasks.jsonl"),
+            str(folder / "peer.jsonl"),
+            str(REPEATS),
+        ]
+        without_ours = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        peer_s, peer_peak = measure(peer, without_ours)
+    rollouts = arguments.tasks * REPEATS
+    print(f"rollmake  {rollouts / our_s:10,.0f} rollouts/s  {our_s:6.1f} s  peak {our_peak:6.0f} MB")
+    print(f"nemo-gym  {rollouts / peer_s:10,.0f} rollouts/s  {peer_s:6.1f} s  peak {peer_peak:6.0f} MB")
+    print(f"ratio     {peer_s / our_s:10.2f}  (at least {LEAST_RATIO})   peak at most {MOST_MEGABYTES} MB")
+    sys.exit(peer_s / our_s < LEAST_RATIO or our_peak > MOST_MEGABYTES)
+
+
+if __name__ == "__main__":
+    main()

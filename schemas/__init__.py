@@ -1,0 +1,1 @@
+"""The JSON Schemas of rollmake's files, installed with the library."""

@@ -1,0 +1,129 @@
+"""The config is refused with the place, what was found and the nearest known key, or filled in."""
+
+import pytest
+
+from rollmake.core.config import resolve, stage_options
+from rollmake.core.errors import InputError
+from rollmake.edge.settings import as_text, flags, load_config, read_yaml, schema
+
+
+def config(**changes):
+    return {
+        "environment": {"embedded": {"policy": "scripted"}},
+        "runs": {"demo": {"input": "tasks.jsonl", "shards": 3}},
+        **changes,
+    }
+
+
+def resolved(**changes):
+    return resolve(config(**changes), schema("config"))
+
+
+def refusal(**changes):
+    with pytest.raises(InputError) as error:
+        resolved(**changes)
+    return str(error.value)
+
+
+def test_defaults_are_filled_in():
+    result = resolved()
+    assert result["results"] == "results"
+    run = result["runs"]["demo"]
+    assert (run["num_repeats"], run["shards"], run["accept_partial"]) == (1, 3, False)
+    assert run["environment"]["embedded"] == {"policy": "scripted", "error_rate": 0.3, "latency_s": 0.05, "seed": 0}
+
+
+def test_a_runs_options_win_over_defaults_and_those_over_the_schema():
+    result = resolved(
+        defaults={"num_repeats": 8, "shards": 2}, runs={"a": {"input": "x"}, "b": {"input": "x", "num_repeats": 1}}
+    )
+    assert [(run["num_repeats"], run["shards"]) for run in result["runs"].values()] == [(8, 2), (1, 2)]
+
+
+def test_a_run_may_have_its_own_environment():
+    own = {"head_server": "http://host:11000", "serve": {"command": "x"}}
+    run = resolved(runs={"a": {"input": "x", "environment": own}})["runs"]["a"]
+    assert run["environment"] == {"head_server": "http://host:11000", "serve": {"command": "x", "ready_timeout_s": 120}}
+
+
+def test_a_model_gets_no_defaults_of_the_scripted_policy():
+    model = {"base_url": "http://127.0.0.1:1/v1", "name": "m"}
+    run = resolved(environment={"embedded": {"model": model}})["runs"]["demo"]
+    assert run["environment"]["embedded"] == {"model": {**model, "api": "responses"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"rusn": {}}, ["config", "'rusn'", "Did you mean runs?"]),
+        ({"runs": {"demo": {"input": "x", "num_repeat": 3}}}, ["runs.demo", "'num_repeat'", "num_repeats"]),
+        ({"runs": {"demo": {"input": "x", "shards": "3"}}}, ["runs.demo.shards", "'3' is text, not integer"]),
+        ({"runs": {"demo": {"input": "x", "shards": 0}}}, ["runs.demo.shards", "0 is less than the minimum of 1"]),
+        ({"runs": {"demo": {"input": "x", "shards": True}}}, ["runs.demo.shards", "truth value"]),
+        ({"runs": {"../up": {"input": "x"}}}, ["'../up' is no name of a run"]),
+        ({"runs": {"-a": {"input": "x"}}}, ["'-a' is no name of a run"]),
+        ({"runs": {}}, ["runs"]),
+        ({"runs": {"demo": {}}}, ["runs.demo", "no input", "Add `input`"]),
+        ({"environment": None}, ["environment"]),
+        (
+            {"environment": {"embedded": {"policy": "scripted"}, "topology": "t.yaml"}},
+            ["embedded and topology", "exactly one"],
+        ),
+        ({"environment": {"embeded": {}}}, ["environment", "'embeded'", "Did you mean embedded?"]),
+        ({"environment": {"head_server": "host:1"}}, ["environment.head_server"]),
+        ({"environment": {"head_server": "http://me:secret@host:1"}}, ["environment.head_server"]),
+        ({"environment": {"embedded": {"policy": "scripted", "error_rate": 2}}}, ["environment.embedded.error_rate"]),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(changes, parts):
+    message = refusal(**changes)
+    assert all(part in message for part in parts), message
+
+
+def test_all_problems_are_reported_at_once():
+    message = refusal(runs={"a": {"input": "x", "shards": "3"}, "b": {"inptu": "x"}})
+    assert "2 problems" in message
+    assert "runs.a.shards" in message
+    assert "Did you mean input?" in message
+
+
+def test_a_run_without_environment_says_where_to_put_one():
+    with pytest.raises(InputError, match=r"runs\.demo: the run has no environment"):
+        resolve({"runs": {"demo": {"input": "x"}}}, schema("config"))
+
+
+def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("runs:\n  a: {input: x}\n  a: {input: y}\n")
+    with pytest.raises(InputError, match=r"config.yaml:3: the key 'a' stands twice"):
+        load_config(config(), [path])
+
+
+def test_broken_yaml_is_refused_with_its_line():
+    with pytest.raises(InputError, match=r"f.yaml:2: this is no YAML"):
+        read_yaml("a: 1\n b: [\n", "f.yaml")
+
+
+def test_every_option_names_its_stage_and_whether_it_changes_a_result():
+    for name, option in schema("config")["$defs"]["options"]["properties"].items():
+        if name not in {"environment", "input"}:
+            assert isinstance(option["x-result"], bool), name
+            assert option["description"].endswith("."), name
+            assert option["x-stage"] in {"materialize", "collect", "repair", "aggregate"}, name
+
+
+def test_flags_are_quoted_and_parse_back_to_the_same_values():
+    run = resolved(runs={"demo": {"input": "x", "count_failure_classes_as_zero": ["a b", "c'd"]}})["runs"]["demo"]
+    text = flags(run, "aggregate", result=True)
+    assert '--count-failure-classes-as-zero \'["a b","c\'"\'"\'d"]\'' in text
+    assert "--num-samples-in-parallel 64" in flags(run, "collect", result=False)
+    assert "--max-attempts null" in flags(run, "collect", result=True)
+    for value in ("plain", "1e3", "yes", "007", "", "a: b", None, 3, 0.5, {"a": [1]}):
+        assert read_yaml(as_text(value), "") == value, value
+
+
+def test_a_stages_options_are_split_by_whether_they_change_a_result():
+    both = stage_options(schema("config"), "collect")
+    parts = [stage_options(schema("config"), "collect", result=result) for result in (True, False)]
+    assert {**parts[0], **parts[1]}.keys() == both.keys()
+    assert not parts[0].keys() & parts[1].keys()

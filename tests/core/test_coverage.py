@@ -1,0 +1,112 @@
+"""Coverage adds up, whatever happened."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from rollmake.core.coverage import LISTED_KEYS, State, coverage, states
+
+SCHEMA = Path(__file__).parents[2] / "schemas" / "coverage.schema.yaml"
+VALIDATOR = Draft202012Validator(yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
+KEY = {"server": pl.String, "task": pl.Int64, "rollout": pl.Int64}
+OWED = KEY | {"agent": pl.String}
+STORED = KEY | {"masked": pl.Boolean, "numeric": pl.Boolean}
+FAILED = KEY | {"failure_class": pl.String, "numeric": pl.Boolean}
+KEYS = st.tuples(st.sampled_from(["s", "t", None]), st.integers(0, 3), st.integers(0, 2))
+PARTS = ("scored", "unscored", "masked", "imputed", "missing")
+
+
+def frame(rows, schema):
+    return pl.DataFrame([(*key, *rest) for key, *rest in rows], schema=schema, orient="row")
+
+
+def states_of(owed=(), stored=(), failures=(), **count):
+    owed = [(key, "agent of " + str(key[0])) for key in owed]
+    return states(frame(owed, OWED), frame(stored, STORED), frame(failures, FAILED), **count)
+
+
+def state_of(stored=(), failures=(), **count):
+    key = ("s", 0, 0)
+    found = states_of([key], [(key, *s) for s in stored], [(key, *f) for f in failures], **count)
+    assert len(found) == 1
+    return found["state"][0]
+
+
+@given(
+    st.sets(KEYS),
+    st.dictionaries(KEYS, st.tuples(st.booleans(), st.booleans())),
+    st.lists(st.tuples(KEYS, st.sampled_from(["a", "b", None]), st.booleans())),
+    st.sets(st.sampled_from(["a", "b", "c"])),
+    st.booleans(),
+)
+def test_it_adds_up(owed, stored, failures, classes, count_missing):
+    rows = [(key, *facts) for key, facts in stored.items()]
+    found = states_of(sorted(owed, key=str), rows, failures, count_classes=classes, count_missing=count_missing)
+    numbers = coverage(found)
+    everything = owed | set(stored) | {key for key, *_ in failures}
+    assert numbers["expected"] == len(everything)
+    for part in (numbers, *numbers["servers"].values(), *numbers["agents"].values()):
+        assert part["expected"] == sum(part[name] for name in PARTS) + sum(part["failed_by_class"].values())
+        assert part["recorded"] == part["expected"] - part["missing"] - sum(part["failed_by_class"].values())
+        assert len(part["missing_keys"]) == part["missing"]
+    for by in ("servers", "agents"):
+        for name in ("expected", "recorded", "imputed_missing", *PARTS):
+            assert sum(part[name] for part in numbers[by].values()) == numbers[name]
+    no_row = owed - set(stored) - {key for key, *_ in failures}
+    imputable = {key for key in no_row if key[0] is not None} if count_missing else set()
+    assert numbers["imputed_missing"] == len(imputable)
+    assert numbers["missing"] == len(no_row - imputable)
+    assert not classes & numbers["failed_by_class"].keys()
+    VALIDATOR.validate(numbers)
+
+
+@pytest.mark.parametrize(
+    ("masked", "numeric", "state"),
+    [(False, True, State.SCORED), (False, False, State.UNSCORED), (True, True, State.MASKED)],
+)
+def test_a_stored_rollout_is_what_its_record_says_whatever_failed_before(masked, numeric, state):
+    assert state_of([(masked, numeric)], [("a", True)], count_classes=["a"]) == state
+
+
+@pytest.mark.parametrize(
+    ("classes", "state"),
+    [([], State.FAILED), (["a"], State.FAILED), (["b"], State.IMPUTED), (["a", "b"], State.IMPUTED)],
+)
+def test_the_last_attempt_decides_whether_a_failure_counts(classes, state):
+    assert state_of([], [("a", True), ("b", True)], count_classes=classes, count_missing=True) == state
+
+
+def test_a_counted_failure_whose_reward_is_no_number_is_unscored():
+    assert state_of([], [("a", False)], count_classes=["a"]) == State.UNSCORED
+
+
+def test_a_rollout_without_row_is_missing_unless_it_is_imputed():
+    assert state_of() == State.MISSING
+    assert state_of(count_missing=True) == State.IMPUTED
+
+
+def test_failures_that_counting_leaves_out_are_never_imputed_as_missing():
+    owed = [("s", task, 0) for task in range(3)]
+    found = states_of(owed, [(owed[0], False, True)], [(owed[1], "agent_request_failed", True)], count_missing=True)
+    assert found.sort("task")["state"].to_list() == [State.SCORED, State.FAILED, State.IMPUTED]
+
+
+def test_a_failure_without_class_is_counted_as_unclassified():
+    assert coverage(states_of([], [], [(("s", 0, 0), None, True)]))["failed_by_class"] == {"unclassified": 1}
+
+
+def test_missing_keys_are_listed_in_order_up_to_a_limit():
+    numbers = coverage(states_of([("s", task, 0) for task in range(LISTED_KEYS + 5, 0, -1)]))
+    assert numbers["missing"] == LISTED_KEYS + 5
+    assert numbers["missing_keys"] == [[task, 0] for task in range(1, LISTED_KEYS + 1)]
+
+
+def test_rollouts_without_server_or_agent_have_an_empty_name():
+    numbers = coverage(states_of([(None, 0, 0), ("s", 1, 0)], [(("t", 2, 0), False, True)]))
+    assert list(numbers["servers"]) == ["", "s", "t"]
+    assert list(numbers["agents"]) == ["", "agent of None", "agent of s"]

@@ -1,0 +1,248 @@
+"""The engine asks for each rollout once an attempt, and everything has one place. A scripted transport, no network."""
+
+import asyncio
+import json
+import random
+
+import polars as pl
+import pytest
+
+from rollmake.core.ledger import Ledger
+from rollmake.core.outcome import Answered, Broken, Destination, NeverSent
+from rollmake.core.settlement import KEY, failure_facts, settlement, success_keys
+from rollmake.core.tally import Tally
+from rollmake.edge.engine import Engine, Limits, unknown_servers
+from rollmake.edge.gate import Gate
+from rollmake.edge.journal import DiskFullError
+
+OK = Answered(200, b'{"reward":1.0}')
+
+
+class Rows:
+    def __init__(self, count):
+        self.count = count
+        self.read = []
+
+    def line(self, position):
+        self.read.append(position)
+        return json.dumps({"_ng_task_index": position, "_ng_rollout_index": 0, "agent_ref": {"name": "a"}}).encode()
+
+    def server(self, position):
+        return "s"
+
+
+class Store:
+    def __init__(self, full=0):
+        self.kept, self.full = [], full
+
+    def append(self, destination, line):
+        if self.full:
+            self.full -= 1
+            raise DiskFullError("here")
+        self.kept.append((destination, json.loads(line)))
+
+    def of(self, destination):
+        return [row for where, row in self.kept if where is destination]
+
+
+class Bench:
+    """An engine over `count` rows; `script` maps a task to the answers of its requests in order, `OK` beyond them."""
+
+    def __init__(
+        self, count, script=None, *, limit=3, parallel=4, grace_s=0.0, route=True, retries=2, full=0, failures=()
+    ):
+        owed = pl.DataFrame([(i, 0) for i in range(count)], schema=KEY, orient="row")
+        self.ledger = Ledger(settlement(owed, success_keys([]), failure_facts(failures)), limit)
+        self.rows, self.store, self.tally = Rows(count), Store(full), Tally()
+        self.script = {task: list(answers) for task, answers in (script or {}).items()}
+        self.asked, self.in_flight, self.most = [], 0, 0
+        self.now = 0.0
+        self.up = True
+        self.gate = Gate(
+            "http://s", self.probe, patience_s=60, clock=lambda: self.now, sleep=self.sleep, chance=random.Random(1)
+        )
+        limits = Limits(
+            num_samples_in_parallel=parallel, gateway_retries=retries, grace_s=grace_s, route_failures_to_sidecar=route
+        )
+        self.engine = Engine(self.rows, self.ledger, self.tally, self.store, {"s": self.gate}, self.send, limits)
+
+    async def probe(self):
+        return self.up
+
+    async def sleep(self, seconds):
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    async def send(self, name, body):
+        row = json.loads(body)
+        task = row["_ng_task_index"]
+        self.asked.append((task, row.get("_ng_attempt_index", 0)))
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        try:
+            await asyncio.sleep(0)
+            answer = self.script[task].pop(0) if self.script.get(task) else OK
+            if callable(answer):
+                answer = await answer()
+            return answer
+        finally:
+            self.in_flight -= 1
+
+
+async def test_every_rollout_is_asked_once_and_no_more_than_allowed_at_once():
+    bench = Bench(50, parallel=7)
+    await bench.engine.run()
+    assert sorted(bench.asked) == [(task, 0) for task in range(50)]
+    assert bench.most == 7
+    assert bench.ledger.owed == 0
+    assert len(bench.store.of(Destination.ROLLOUTS)) == 50
+    assert bench.tally.requests == 50
+
+
+async def test_rows_are_read_only_when_they_are_needed():
+    started = asyncio.Event()
+
+    async def hang():
+        started.set()
+        await asyncio.Event().wait()
+
+    bench = Bench(1000, {task: [hang] for task in range(1000)}, parallel=3)
+    running = asyncio.create_task(bench.engine.run())
+    await started.wait()
+    await asyncio.sleep(0.01)
+    assert len(bench.rows.read) == 3
+    bench.engine.stop("enough")
+    await running
+
+
+async def test_failures_go_to_the_sidecar_and_are_tried_again_up_to_the_limit():
+    bench = Bench(3, {0: [Answered(500, b"boom")], 1: [Broken("Reset", "gone")] * 5})
+    await bench.engine.run()
+    assert sorted(bench.asked) == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0)]
+    sidecar = bench.store.of(Destination.SIDECAR)
+    assert [(row["_ng_task_index"], row.get("_ng_attempt_index")) for row in sidecar] == [
+        (0, None),
+        (1, None),
+        (1, 1),
+        (1, 2),
+    ]
+    assert bench.ledger.failed_by_class() == {"agent_request_failed": 1}
+    assert bench.ledger.owed == 0
+
+
+async def test_earlier_attempts_count():
+    bench = Bench(
+        1,
+        {0: [Answered(500, b"")] * 5},
+        failures=[b'{"_ng_task_index":0,"_ng_rollout_index":0,"_ng_failure_class":"x"}'] * 2,
+    )
+    await bench.engine.run()
+    assert bench.asked == [(0, 2)]
+
+
+async def test_a_row_that_is_not_to_be_stored_stays_owed_and_is_not_asked_again():
+    bench = Bench(2, {0: [Answered(200, b'{"_ng_no_persist":true}')] * 5})
+    await bench.engine.run()
+    assert sorted(bench.asked) == [(0, 0), (1, 0)]
+    assert bench.ledger.owed == 1
+    assert len(bench.store.kept) == 1
+
+
+async def test_what_never_reached_the_server_spends_nothing():
+    bench = Bench(3, {0: [NeverSent("Refused", "no")] * 3})
+    await bench.engine.run()
+    assert bench.asked.count((0, 0)) == 4
+    assert bench.store.of(Destination.SIDECAR) == []
+    assert bench.ledger.owed == 0
+    assert bench.tally.requests == 3
+
+
+async def test_a_server_that_stays_down_leaves_its_rows_owed_and_says_so():
+    bench = Bench(5, {task: [NeverSent("Refused", "no")] * 1000 for task in range(5)})
+    bench.up = False
+    await bench.engine.run()
+    assert bench.ledger.owed == 5
+    assert bench.store.kept == []
+    assert "could not be reached for 60 s (Refused: no)" in bench.gate.gave_up
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_a_gateway_status_is_waited_out_within_the_attempt(status):
+    bench = Bench(1, {0: [Answered(status, b"busy", "30"), Answered(status, b"busy")]})
+    await bench.engine.run()
+    assert bench.asked == [(0, 0)] * 3
+    assert bench.store.of(Destination.SIDECAR) == []
+    assert bench.now >= 30
+
+
+async def test_a_gateway_status_that_does_not_end_becomes_one_row_an_attempt():
+    bench = Bench(1, {0: [Answered(503, b"busy")] * 100}, retries=2, limit=2)
+    await bench.engine.run()
+    assert bench.asked == [(0, 0)] * 3 + [(0, 1)] * 3
+    assert [row["_ng_failure_class"] for row in bench.store.of(Destination.SIDECAR)] == ["agent_request_failed"] * 2
+
+
+async def test_stopping_starts_nothing_new_and_lets_what_is_in_flight_end():
+    bench = Bench(100, parallel=5, grace_s=60)
+
+    async def stopping():
+        bench.engine.stop("received SIGTERM")
+        await asyncio.sleep(0.01)
+        return OK
+
+    bench.script = {2: [stopping]}
+    await bench.engine.run()
+    assert len(bench.asked) == len(bench.store.kept) < 100
+    assert (2, 0) in bench.asked
+    assert bench.engine.stopped_by == "received SIGTERM"
+
+
+async def test_after_the_grace_what_is_in_flight_leaves_no_row():
+    async def hang():
+        bench.engine.stop("received SIGTERM")
+        await asyncio.Event().wait()
+
+    bench = Bench(3, {0: [hang]}, grace_s=0.0, parallel=1)
+    await bench.engine.run()
+    assert bench.store.kept == []
+    assert bench.ledger.owed == 3
+    assert bench.in_flight == 0
+
+
+async def test_without_routing_the_first_failure_ends_the_run_and_is_named():
+    bench = Bench(10, {3: [Answered(500, b"boom")]}, route=False, parallel=1)
+    await bench.engine.run()
+    assert "task 3, rollout 0: status 500 from http://s" in bench.engine.refused
+    assert [row["_ng_task_index"] for row in bench.store.of(Destination.ROLLOUTS)] == [0, 1, 2]
+    assert bench.store.of(Destination.SIDECAR) == []
+
+
+async def test_a_failure_that_the_server_names_is_routed_even_without_routing():
+    bench = Bench(2, {0: [Answered(200, b'{"_ng_failure_class":"skipped","_ng_failure_terminal":true}')]}, route=False)
+    await bench.engine.run()
+    assert bench.engine.refused is None
+    assert len(bench.store.of(Destination.SIDECAR)) == 1
+
+
+async def test_a_full_disk_holds_the_answer_until_there_is_room(monkeypatch):
+    monkeypatch.setattr("rollmake.edge.engine.DISK_FIRST_S", 0.001)
+    bench = Bench(3, parallel=1, full=2)
+    await bench.engine.run()
+    assert len(bench.store.kept) == 3
+    assert len(bench.asked) == 3
+
+
+async def test_a_defect_of_ours_ends_the_run_loudly():
+    async def defect():
+        raise KeyError("bug")
+
+    bench = Bench(3, {1: [defect]})
+    with pytest.raises(KeyError):
+        await bench.engine.run()
+    assert bench.in_flight == 0
+
+
+def test_servers_without_an_address_are_named_with_those_that_are_known():
+    unknown_servers({"s"}, {"s": "http://s"})
+    with pytest.raises(Exception, match=r"environment servers b, c.*Known now: s"):
+        unknown_servers({"s", "c", "b"}, {"s": "http://s"})

@@ -1,0 +1,106 @@
+"""A server that is down closes its gate, spends nothing, is probed ever more slowly, and is given up only in the end."""
+
+import asyncio
+import random
+
+import pytest
+
+from rollmake.edge.gate import Gate
+
+
+class World:
+    """A clock that only sleeping moves, and a server that is up or not."""
+
+    def __init__(self, up=False, comes_up_at=None):
+        self.now, self.up, self.comes_up_at, self.probes, self.sleeps = 100.0, up, comes_up_at, [], []
+
+    def clock(self):
+        return self.now
+
+    async def sleep(self, seconds):
+        self.sleeps.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    async def probe(self):
+        self.probes.append(self.now)
+        return self.up or (self.comes_up_at is not None and self.now >= self.comes_up_at)
+
+
+def gate(world, patience_s=60.0):
+    return Gate(
+        "http://s", world.probe, patience_s=patience_s, clock=world.clock, sleep=world.sleep, chance=random.Random(1)
+    )
+
+
+async def test_an_open_gate_lets_in_at_once():
+    world = World()
+    assert await gate(world).admitted()
+    assert world.sleeps == []
+
+
+async def test_a_tripped_gate_opens_when_the_server_is_back(caplog):
+    world = World(comes_up_at=130)
+    closed = gate(world)
+    closed.trip("refused")
+    closed.trip("refused again")
+    waiting = [asyncio.create_task(closed.admitted()) for _ in range(5)]
+    assert all(await asyncio.gather(*waiting))
+    assert world.probes[-1] >= 130
+    assert len(world.probes) < 12, "probes back off"
+    assert sum("cannot be reached" in record.getMessage() for record in caplog.records) == 1
+    assert closed.gave_up is None
+
+
+async def test_patience_ends_and_says_why():
+    world = World()
+    closed = gate(world, patience_s=60)
+    closed.trip("refused")
+    assert not await closed.admitted()
+    assert "could not be reached for 60 s (refused)" in closed.gave_up
+    assert world.now >= 160
+    closed.trip("late")
+    assert not await closed.admitted()
+
+
+async def test_a_server_that_only_takes_connections_does_not_reset_the_patience():
+    """It answers probes, but every request fails to reach it."""
+    world = World(up=True)
+    flapping = gate(world, patience_s=30)
+    rounds = 0
+    while await flapping.admitted():
+        flapping.trip("refused")
+        rounds += 1
+        assert rounds < 1000
+    assert world.now >= 130
+
+
+async def test_an_answer_starts_the_patience_anew():
+    world = World(up=True)
+    opened = gate(world, patience_s=1.0)
+    for _ in range(20):
+        opened.trip("refused")
+        assert await opened.admitted()
+        opened.answered()
+
+
+@pytest.mark.parametrize("seconds", [3.0, 20.0])
+async def test_slowing_down_holds_everybody_for_a_while(seconds):
+    world = World()
+    slowed = gate(world)
+    slowed.slow_down(seconds)
+    slowed.slow_down(0.1)
+    assert await slowed.admitted()
+    assert world.now >= 100 + seconds
+
+
+async def test_closing_ends_the_probing():
+    world = World()
+
+    async def never(seconds):
+        await asyncio.Event().wait()
+
+    closed = Gate("http://s", world.probe, patience_s=60, clock=world.clock, sleep=never)
+    closed.trip("refused")
+    await closed.close()
+    assert world.probes == []

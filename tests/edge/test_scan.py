@@ -1,0 +1,44 @@
+"""Reading a file into its index."""
+
+import pytest
+
+from rollmake.core.lines import Reason
+from rollmake.core.scan import Kind, Scan
+from rollmake.edge.ranges import reader
+from rollmake.edge.scan import same_record, scan_file
+
+LINE = b'{"_ng_task_index":%d,"_ng_rollout_index":0,"x":"%s"}'
+
+
+def test_no_file_is_as_good_as_an_empty_one(tmp_path):
+    assert scan_file(tmp_path / "nothing", Kind.FAILURES).lines == 0
+
+
+def test_lines_end_at_newlines_only(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(LINE % (0, "\u2028\u0085".encode()) + b"\n" + LINE % (1, b"a") + b"\r" + LINE % (2, b"b") + b"\n")
+    scan = scan_file(path, Kind.ROLLOUTS)
+    assert (scan.lines, scan.removed_by_reason()) == (2, {Reason.NOT_JSON: 1})
+
+
+def test_look_sees_records_only_and_may_take_them_out(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"\n".join([LINE % (0, b""), b"[1]", LINE % (1, b""), b"", LINE % (2, b"")]))
+    seen = []
+
+    def look(row):
+        seen.append(row["_ng_task_index"])
+        return Reason.INVALID_JUDGE if row["_ng_task_index"] == 1 else None
+
+    scan = scan_file(path, Kind.ROLLOUTS, look)
+    assert seen == [0, 1, 2]
+    assert [int(code) > 0 for code in scan.codes] == [False, True, False]
+
+
+@pytest.mark.parametrize(("second", "same"), [(b"aa", True), (b"ab", False), (b"aaa", False)])
+def test_records_are_compared_byte_by_byte(tmp_path, second, same):
+    path = tmp_path / "file"
+    path.write_bytes(LINE % (0, b"aa") + b"\n" + LINE % (0, second) + b"\n")
+    scan: Scan = scan_file(path, Kind.ROLLOUTS)
+    with path.open("rb") as file:
+        assert same_record(scan, reader(file))(0, 1) is same

@@ -1,0 +1,5 @@
+from rollmake.core.metrics import aggregate_metrics
+
+
+def run(input: dict, topology: dict | None):
+    return aggregate_metrics(input["rows"])

@@ -1,0 +1,7 @@
+"""`python -m rollmake` is the command `rollmake`."""
+
+import sys
+
+from rollmake.cli import main
+
+sys.exit(main())

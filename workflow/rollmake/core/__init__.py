@@ -1,0 +1,1 @@
+"""What rollmake decides: pure functions, without files, clock or network."""

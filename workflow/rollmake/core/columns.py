@@ -1,0 +1,148 @@
+"""Records of rollouts -> the frame of `core/scores.py`: every number in them, one line a record."""
+
+import math
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+import orjson
+import polars as pl
+
+from rollmake.core.contract import AGENT_REF, ATTEMPT, MASK, PERF, RESPONSE, REWARD, ROLLOUT, SERVER, TASK
+from rollmake.core.errors import DataError
+from rollmake.core.scores import FIELD, USAGE
+from rollmake.core.scores import PERF as PERF_COLUMN
+
+# Two things more than scores.py lists: `observed`, whether the record has an `ng_perf` at all, and a String column
+# `exact/` + the name of another column, with the JSON of a value which that column cannot give back as it was: a whole
+# number among fractions, a whole number beyond 64 bits, a reward that is no number.
+EXACT, OBSERVED = "exact/", "observed"
+INT64 = range(-(2**63), 2**63)
+DTYPES = {bool: pl.Boolean, int: pl.Int64, float: pl.Float64}
+ABSENT = object()
+NONE = type(None)
+Record = dict[str, Any]
+
+
+def frame_of(rows: list[Record]) -> pl.DataFrame:
+    """The frame of `core/scores.py` without `offset` and `length`, one line per record and in its order.
+
+    Absent indices are 0. NaN counts as absent. Raises DataError for an index that is no whole number of 64 bits, and
+    for a `response` or a `response.usage` that is neither empty nor an object.
+    """
+    rewards = [row.get(REWARD, ABSENT) for row in rows]
+    perf = [row.get(PERF) for row in rows]
+    observed = [isinstance(value, dict) for value in perf]
+    agents = [reference.get("name") if isinstance(reference := row.get(AGENT_REF), dict) else None for row in rows]
+    fixed = {
+        "task": pl.Series(indices(rows, TASK), dtype=pl.Int64),
+        "rollout": pl.Series(indices(rows, ROLLOUT), dtype=pl.Int64),
+        "attempt": pl.Series([row.get(ATTEMPT) or 0 for row in rows], dtype=pl.Int32),
+        "server": texts([row.get(SERVER) for row in rows]),
+        "agent": texts(agents),
+        "masked": pl.Series([bool(row.get(MASK)) for row in rows], dtype=pl.Boolean),
+        OBSERVED: pl.Series(observed, dtype=pl.Boolean),
+    }
+    score = reward_columns(rewards)
+    reward = score.get(FIELD + REWARD, pl.Series([None] * len(rows)))
+    found = columns(FIELD, rows, lambda name: not name.startswith("_") and name != REWARD)
+    usage = columns(USAGE, usages(rows))
+    numbers = columns(PERF_COLUMN, [value if there else {} for value, there in zip(perf, observed, strict=True)])
+    return pl.DataFrame(fixed | {"reward": reward.cast(pl.Float64)} | score | found | usage | numbers)
+
+
+def field_names(frame: pl.DataFrame) -> list[str]:
+    """The names of the fields in a frame, in order. The flag that masks a rollout is none."""
+    return [name.removeprefix(FIELD) for name in frame.columns if name.startswith(FIELD) and name != FIELD + MASK]
+
+
+def usage_names(frame: pl.DataFrame) -> list[str]:
+    """The names in `response.usage` that a frame has, in order."""
+    return [name.removeprefix(USAGE) for name in frame.columns if name.startswith(USAGE)]
+
+
+def indices(rows: list[Record], key: str) -> list[int]:
+    """The index `key` of every record, 0 where it is absent."""
+    values = [row.get(key, 0) for row in rows]
+    if set(map(type, values)) <= {int} and fits(values):
+        return values
+    wrong = next(row for row, value in zip(rows, values, strict=True) if type(value) is not int or value not in INT64)
+    raise DataError(
+        f"{key} is {wrong[key]!r}",
+        where=place(wrong),
+        remedy="An index is a whole number; repair the file that holds it.",
+    )
+
+
+def usages(rows: list[Record]) -> list[Record]:
+    """The member `usage` of every record's response, empty where there is none."""
+    responses = [row.get(RESPONSE) or {} for row in rows]
+    found = [(one.get("usage") or {}) if isinstance(one, dict) else one for one in responses]
+    for row, usage in zip(rows, found, strict=True):
+        if not isinstance(usage, dict):
+            where = f"{place(row)}: response.usage"
+            raise DataError(f"{usage!r:.60} cannot be read", where=where, remedy="Both must be objects or null.")
+    return found
+
+
+def place(row: Record) -> str:
+    """How messages name a record."""
+    return f"record of task {row.get(TASK)!r}, rollout {row.get(ROLLOUT)!r}"
+
+
+def texts(values: list[Any]) -> pl.Series:
+    """The strings among `values`, null for anything else."""
+    return pl.Series([value if isinstance(value, str) else None for value in values], dtype=pl.String)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value counts as a number or truth value: NaN does not."""
+    kind = type(value)
+    return kind is int or kind is bool or (kind is float and not math.isnan(value))
+
+
+def columns(prefix: str, rows: list[Record], wanted: Callable[[str], bool] = lambda name: True) -> dict[str, pl.Series]:
+    """The columns of all numbers in `rows` whose name is `wanted`."""
+    names = [name for name in dict.fromkeys(chain.from_iterable(rows)) if wanted(name)]
+    found: dict[str, pl.Series] = {}
+    for name in names:
+        found |= column(prefix + name, [row.get(name) for row in rows])
+    return found
+
+
+def column(name: str, values: list[Any]) -> dict[str, pl.Series]:
+    """The column of one name, and its `exact/` column where that is needed; nothing if there is no number in it."""
+    kinds = set(map(type, values)) - {NONE}
+    if kinds.isdisjoint(DTYPES):
+        return {}
+    if kinds == {float}:
+        return {name: pl.Series(values, dtype=pl.Float64).fill_nan(None)}
+    if kinds == {bool} or (kinds == {int} and fits(values)):
+        return {name: pl.Series(values, dtype=DTYPES[kinds.pop()])}
+    numbers = [value if is_number(value) else None for value in values]
+    if float not in set(map(type, numbers)) and fits(numbers):
+        return {name: pl.Series([None if value is None else int(value) for value in numbers], dtype=pl.Int64)}
+    exact = [str(int(value)) if isinstance(value, int) else None for value in numbers]
+    floats = [None if value is None else float(value) for value in numbers]
+    return {name: pl.Series(floats, dtype=pl.Float64), EXACT + name: pl.Series(exact, dtype=pl.String)}
+
+
+def fits(values: list[Any]) -> bool:
+    """Whether all whole numbers among `values` fit into 64 bits."""
+    numbers = [value for value in values if value is not None]
+    return min(numbers, default=0) in INT64 and max(numbers, default=0) in INT64
+
+
+def reward_columns(rewards: list[Any]) -> dict[str, pl.Series]:
+    """The columns of the field `reward`, which metrics repeat as it was stored. ABSENT stands for none at all."""
+    found = column(FIELD + REWARD, [value if is_number(value) else None for value in rewards])
+    kind = found[FIELD + REWARD].dtype if found else None
+    plain = (bool, int, float) if kind == pl.Boolean else (int, float)
+    if set(map(type, rewards)) <= {*plain, object}:
+        return found
+    exact = found[EXACT + FIELD + REWARD].to_list() if EXACT + FIELD + REWARD in found else [None] * len(rewards)
+    for line, value in enumerate(rewards):
+        if value is not ABSENT and type(value) not in plain:
+            exact[line] = orjson.dumps(value).decode()
+    nothing = {FIELD + REWARD: pl.Series([None] * len(rewards), dtype=pl.Float64)}
+    return nothing | found | {EXACT + FIELD + REWARD: pl.Series(exact, dtype=pl.String)}

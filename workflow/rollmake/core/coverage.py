@@ -1,0 +1,99 @@
+"""What stands beside every score: what it rests on, and what became of the others (NeMo Gym contract 3.4)."""
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Any
+
+import polars as pl
+
+KEY = ["server", "task", "rollout"]
+UNCLASSIFIED = "unclassified"
+LISTED_KEYS = 1000
+
+
+class State(StrEnum):
+    """What became of a rollout; each is in exactly one of these."""
+
+    SCORED = "scored"  # answered, with a numeric reward
+    UNSCORED = "unscored"  # answered, or counted although it failed, but without a numeric reward
+    MASKED = "masked"  # answered, but its verifier said to leave it out
+    IMPUTED = "imputed"  # no result, but in the score all the same, by `count_*_as_zero`
+    FAILED = "failed"  # no result: only rows in the sidecar, and the class of the last one does not count
+    MISSING = "missing"  # no row at all
+
+
+def states(
+    owed: pl.DataFrame,
+    stored: pl.DataFrame,
+    failures: pl.DataFrame,
+    *,
+    count_classes: Collection[str] = (),
+    count_missing: bool = False,
+) -> pl.DataFrame:
+    """One line for each rollout that is owed or has a row: KEY, agent, failure_class, state, stored.
+
+    All frames have server, task and rollout; `owed` has agent, `stored` masked and numeric (is the reward a number?),
+    and `failures`, of which the last line of a key counts, failure_class and numeric (would its reward be a number?).
+    A rollout without a server cannot be imputed. `failure_class` is null for a rollout without a row in the sidecar.
+    """
+    last = failures.unique(KEY, keep="last").rename({"numeric": "failure_numeric"})
+    last = last.with_columns(pl.col("failure_class").fill_null(UNCLASSIFIED), failed=True)
+    keys = pl.concat([owed.select(KEY), stored.select(KEY), last.select(KEY)]).unique(maintain_order=True)
+    known = keys.join(owed.unique(KEY), on=KEY, how="left", nulls_equal=True)
+    known = known.join(stored.with_columns(stored=True), on=KEY, how="left", nulls_equal=True)
+    known = known.join(last, on=KEY, how="left", nulls_equal=True)
+    counted = pl.col("failure_class").is_in(list(count_classes))
+    imputable = pl.lit(count_missing) & pl.col("server").is_not_null()
+    state = (
+        pl.when("stored", "masked")
+        .then(pl.lit(State.MASKED))
+        .when("stored", "numeric")
+        .then(pl.lit(State.SCORED))
+        .when("stored")
+        .then(pl.lit(State.UNSCORED))
+        .when(pl.col("failed") & ~counted)
+        .then(pl.lit(State.FAILED))
+        .when(pl.col("failed") & ~pl.col("failure_numeric"))
+        .then(pl.lit(State.UNSCORED))
+        .when(pl.col("failed") | imputable)
+        .then(pl.lit(State.IMPUTED))
+        .otherwise(pl.lit(State.MISSING))
+    )
+    return known.select(*KEY, "agent", "failure_class", state=state, stored=pl.col("stored").fill_null(False))
+
+
+def coverage(states: pl.DataFrame) -> dict[str, Any]:
+    """The content of coverage.json: the numbers of the run, and the same by environment server and by agent.
+
+    `expected` = `scored` + `unscored` + `masked` + `imputed` + the sum of `failed_by_class` + `missing`. `recorded` is
+    what the reference calls scored: every rollout with a row in the metrics. `imputed_missing` are those of `imputed`
+    that left no row. `missing_keys` lists the first 1000 of the missing as [task, rollout]. The name of an absent
+    server or agent is empty.
+    """
+    parts = {
+        f"{column}s": {
+            name: numbers(part)
+            for (name,), part in states.with_columns(pl.col(column).fill_null(""))
+            .sort(column)
+            .partition_by(column, as_dict=True, maintain_order=True)
+            .items()
+        }
+        for column in ("server", "agent")
+    }
+    return numbers(states) | parts
+
+
+def numbers(states: pl.DataFrame) -> dict[str, Any]:
+    """The numbers of some rollouts."""
+    counts = dict(states.group_by("state").len().iter_rows())
+    failed = states.filter(pl.col("state") == State.FAILED).group_by("failure_class").len().sort("failure_class")
+    missing = states.filter(pl.col("state") == State.MISSING).select("task", "rollout").sort("task", "rollout")
+    found = {state.value: counts.get(state.value, 0) for state in State if state is not State.FAILED}
+    return {
+        "expected": len(states),
+        "recorded": sum(found.values()) - found["missing"],
+        **found,
+        "imputed_missing": len(states.filter(pl.col("state") == State.IMPUTED, pl.col("failure_class").is_null())),
+        "failed_by_class": dict(failed.iter_rows()),
+        "missing_keys": [list(key) for key in missing.head(LISTED_KEYS).iter_rows()],
+    }

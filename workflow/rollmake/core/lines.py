@@ -1,0 +1,113 @@
+"""The verdict on one line of a rollouts, sidecar or materialized file (NeMo Gym contract, sections 1.1 and 1.2)."""
+
+import json
+import math
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import orjson
+
+from rollmake.core.contract import ROLLOUT, TASK
+
+# Bytes that are no part of a record and may surround it: white space, what a power cut leaves, a byte order mark.
+WHITE = b" \t\r\n\v\f"
+NUL, BOM = b"\0", b"\xef\xbb\xbf"
+INDICES = range(-(2**63), 2**63)
+
+
+class Reason(StrEnum):
+    """Why a line, or a part of it, is taken out of a file."""
+
+    BLANK = "blank"
+    NUL = "nul"
+    TORN = "torn"
+    NOT_UTF8 = "not_utf8"
+    NOT_FINITE = "not_finite"
+    NOT_JSON = "not_json"
+    NOT_OBJECT = "not_object"
+    NO_IDENTITY = "no_identity"
+    PADDING = "padding"
+    INVALID_JUDGE = "invalid_judge"
+    NOT_OWED = "not_owed"
+    DUPLICATE = "duplicate"
+    SUPERSEDED = "superseded"
+
+
+class Verdict(NamedTuple):
+    """`row` is the decoded record if `reason` is None; then it stands at `line[start:end]`, without white space.
+
+    `start` and `end` are bytes from the start of the line. What is in front or behind is white space, or else padding
+    (NUL bytes, a byte order mark).
+    """
+
+    reason: Reason | None
+    row: dict[str, Any] | None
+    start: int
+    end: int
+
+
+def judge_line(line: bytes, *, ended: bool = True) -> Verdict:
+    """Decide what one line is, with or without its newline; `ended` says whether the file has one there."""
+    # Nearly every line is one record and its newline; it is not copied to look for white space around it.
+    plain = line[:1] == b"{" and line[-2:] == b"}\n"
+    text = line if plain else line.strip(WHITE)
+    try:
+        row = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return _judge_broken(line, line.strip(WHITE), ended)
+    if plain:
+        return Verdict(_reason(row), row, 0, len(line) - 1)
+    start = len(line) - len(line.lstrip(WHITE))
+    return Verdict(_reason(row), row, start, start + len(text))
+
+
+def padding(line: bytes, verdict: Verdict) -> list[tuple[int, bytes]]:
+    """The parts of a good line around its record that are more than white space, each with its place in the line."""
+    around = [(0, line[: verdict.start]), (verdict.end, line[verdict.end :])]
+    return [(place, part) for place, part in around if part.strip(WHITE)]
+
+
+def _reason(row: Any) -> Reason | None:
+    if type(row) is not dict:
+        return Reason.NOT_OBJECT
+    task, rollout = row.get(TASK), row.get(ROLLOUT)
+    if type(task) is int and type(rollout) is int and task in INDICES and rollout in INDICES:
+        return None
+    return Reason.NO_IDENTITY
+
+
+def _judge_broken(line: bytes, text: bytes, ended: bool) -> Verdict:
+    """A second look at a line that does not parse: a whole record may stand between padding."""
+    bare = text.removeprefix(BOM).strip(WHITE + NUL)
+    if not bare:
+        return Verdict(Reason.NUL if text else Reason.BLANK, None, 0, 0)
+    try:
+        row = orjson.loads(bare)
+    except orjson.JSONDecodeError:
+        reason = _why_unreadable(bare)
+        torn = not ended and reason is not Reason.NOT_FINITE
+        return Verdict(Reason.TORN if torn else reason, None, 0, 0)
+    start = line.find(bare)
+    return Verdict(_reason(row), row, start, start + len(bare))
+
+
+def _why_unreadable(text: bytes) -> Reason:
+    try:
+        json.loads(text.decode(), parse_constant=_constant, parse_float=_fraction)
+    except UnicodeDecodeError:
+        return Reason.NOT_UTF8
+    except OverflowError:
+        return Reason.NOT_FINITE
+    except (ValueError, RecursionError):
+        return Reason.NOT_JSON
+    return Reason.NOT_JSON
+
+
+def _constant(name: str) -> float:
+    raise OverflowError(name)
+
+
+def _fraction(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise OverflowError(text)
+    return value

@@ -1,0 +1,144 @@
+"""The one vocabulary of what becomes of a request: every exchange with a server maps here, once, to one outcome.
+
+NeMo Gym contract, sections 2.2 and 4.3.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+import orjson
+
+from rollmake.core import contract as c
+
+GATEWAY_STATUSES = frozenset({429, 502, 503, 504})
+REQUEST_FAILED = "agent_request_failed"
+RUN_ERROR = "agent_run_error"
+BODY_CHARACTERS = 2000
+# A success carries these, in this order, whatever the server said of them.
+STAMPS = (c.TASK, c.ROLLOUT, c.AGENT_REF, c.TASK_SOURCE, c.SKILLS_REF, c.ATTEMPT, c.ROLLOUT_ID, c.SERVER, c.RESULT_TYPE)
+
+
+class Destination(Enum):
+    """Where the record of an attempt goes."""
+
+    ROLLOUTS = "rollouts"
+    SIDECAR = "sidecar"
+    NOWHERE = "nowhere"
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The server's whole reply: HTTP status, body, and the text of its Retry-After header if there is one."""
+
+    status: int
+    body: bytes
+    retry_after: str | None = None
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """The request may have been delivered, but no whole reply came back; `status` if the headers still did."""
+
+    kind: str
+    message: str
+    status: int | None = None
+
+
+class NeverSent(msgspec.Struct, frozen=True):
+    """Nothing reached the server: it spends no attempt."""
+
+    kind: str
+    message: str
+
+
+Exchange = Answered | Broken | NeverSent
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What to store: one line without its newline, and where. `failure_class` is None unless it is the sidecar."""
+
+    destination: Destination
+    line: bytes = b""
+    failure_class: str | None = None
+    terminal: bool = False
+    reward: float | None = None
+    masked: bool = False
+    # The framework says so, not the server: no usable result came back.
+    infrastructure: bool = False
+
+
+def stamps(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The framework's keys of a dispatched row, in the order in which a record carries them."""
+    return {key: row[key] for key in STAMPS if key in row}
+
+
+def outcome(exchange: Answered | Broken, row: Mapping[str, Any]) -> Outcome:
+    """What becomes of an attempt at `row` (as it was dispatched) that may have reached the server."""
+    if isinstance(exchange, Broken):
+        return _failed(row, exchange.kind, exchange.message, exchange.status, None)
+    if not 200 <= exchange.status < 300:
+        message = f"the server answered with status {exchange.status}"
+        return _failed(row, "ClientResponseError", message, exchange.status, error_body(exchange.body))
+    try:
+        reply = orjson.loads(exchange.body)
+    except orjson.JSONDecodeError as error:
+        return _failed(row, "JSONDecodeError", f"the reply is no JSON: {error}", exchange.status, None)
+    if not isinstance(reply, dict):
+        message = f"the reply is {type(reply).__name__}, not an object"
+        return _failed(row, "TypeError", message, exchange.status, None)
+    return _record(reply, exchange.body, row)
+
+
+def error_body(body: bytes) -> str | None:
+    """What is kept of an error's body: its first 2,000 characters and an ellipsis if that left anything out."""
+    text = body.decode("utf-8", "replace")
+    return (text[:BODY_CHARACTERS] + "…" if len(text) > BODY_CHARACTERS else text) or None
+
+
+def failure_class(status: int | None) -> str:
+    """The class of an infrastructure failure: the rollout broke (a status says so), or it was never run."""
+    return REQUEST_FAILED if status is None or status in GATEWAY_STATUSES else RUN_ERROR
+
+
+def spliced(reply: Mapping[str, Any], body: bytes, marks: Mapping[str, Any]) -> bytes:
+    """The record of a reply: its own bytes with the stamps behind them where that is safe, else written anew.
+
+    Safe means: one line, no stamped key in it, and no key twice, which is so if writing it anew gives the same bytes.
+    """
+    text = body.strip()
+    if not any(key in reply for key in marks) and reply and b"\n" not in text and b"\r" not in text:
+        compact = _dumps(reply)
+        if compact is None or compact == text:
+            return text[:-1] + b"," + orjson.dumps(marks)[1:]
+    return _dumps({**reply, **marks}) or msgspec.json.encode({**reply, **marks})
+
+
+def _dumps(value: Mapping[str, Any]) -> bytes | None:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # Nested deeper than orjson writes, though not deeper than it reads.
+        return None
+
+
+def _record(reply: dict[str, Any], body: bytes, row: Mapping[str, Any]) -> Outcome:
+    if reply.get(c.NO_PERSIST):
+        return Outcome(Destination.NOWHERE)
+    line = spliced(reply, body, stamps(row))
+    named = reply.get(c.FAILURE_CLASS)
+    if named is not None:
+        return Outcome(Destination.SIDECAR, line, str(named), bool(reply.get(c.FAILURE_TERMINAL)))
+    reward = reply.get(c.REWARD)
+    number = float(reward) if isinstance(reward, (int, float)) else None
+    return Outcome(Destination.ROLLOUTS, line, reward=number, masked=bool(reply.get(c.MASK)))
+
+
+def _failed(row: Mapping[str, Any], kind: str, message: str, status: int | None, body: str | None) -> Outcome:
+    name = failure_class(status)
+    failure = {
+        c.FAILURE_CLASS: name,
+        c.FAILURE_TYPE: kind,
+        c.FAILURE_MESSAGE: message,
+        c.FAILURE_STATUS: status,
+        c.FAILURE_BODY: body,
+    }
+    return Outcome(Destination.SIDECAR, orjson.dumps({**failure, **stamps(row)}), name, infrastructure=True)

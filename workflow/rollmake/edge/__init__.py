@@ -1,0 +1,1 @@
+"""Where rollmake meets the world: files, journal, HTTP, child processes, schemas."""

@@ -1,0 +1,84 @@
+"""One HTTP exchange with an environment server, told apart by what may have happened to the request."""
+
+import asyncio
+import resource
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+
+from rollmake.core.errors import InputError
+from rollmake.core.outcome import Answered, Broken, Exchange, NeverSent
+
+HEADERS = {"Content-Type": "application/json"}
+# Shorter than servers keep idle connections, so that a request rarely meets a connection that is just being closed.
+KEEPALIVE_S = 4.0
+SPARE_FILES = 64
+PROBE_TIMEOUT_S = 10.0
+
+
+@asynccontextmanager
+async def client(connections: int, *, connect_timeout_s: float) -> AsyncIterator[aiohttp.ClientSession]:
+    """A session for `connections` requests at once, without a limit on how long a rollout takes."""
+    raise_file_limit(connections + SPARE_FILES)
+    connector = aiohttp.TCPConnector(
+        limit=0, keepalive_timeout=KEEPALIVE_S, ttl_dns_cache=60, socket_factory=keepalive_socket
+    )
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s)
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
+    ) as session:
+        yield session
+
+
+async def exchange(session: aiohttp.ClientSession, url: str, body: bytes, timeout_s: float | None) -> Exchange:
+    """POST `body` to `url` and read the whole reply; never raises for what the network or the server does.
+
+    Redirects are not followed, nothing is sent twice. `timeout_s` bounds the whole exchange, None does not.
+    """
+    status = None
+    try:
+        async with asyncio.timeout(timeout_s):
+            async with session.post(url, data=body, headers=HEADERS, allow_redirects=False) as response:
+                status = response.status
+                return Answered(status, await response.read(), response.headers.get("Retry-After"))
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        return NeverSent(type(error).__name__, str(error))
+    except TimeoutError:
+        return Broken("TimeoutError", f"no whole reply within {timeout_s} s", status)
+    except (aiohttp.ClientError, OSError) as error:
+        return Broken(type(error).__name__, str(error) or repr(error), status)
+
+
+async def reachable(session: aiohttp.ClientSession, url: str) -> bool:
+    """Whether the server at `url` takes a connection and says anything on it."""
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_S), session.get(f"{url}/health", allow_redirects=False):
+            return True
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return False
+
+
+def keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that notices within about two minutes that the other side is gone, however long a rollout takes."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6)
+    return made
+
+
+def raise_file_limit(needed: int) -> None:
+    """Allow this process `needed` open files. Raises InputError if the hard limit is below."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            raise InputError(
+                f"{needed} open files are needed, but the hard limit is {hard}",
+                where="num_samples_in_parallel",
+                remedy=f"Set it to at most {hard - SPARE_FILES}, or raise the limit (ulimit -Hn)",
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

@@ -1,0 +1,88 @@
+"""Reading plan.json and plan.parquet."""
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+import polars as pl
+
+from rollmake.core.errors import DataError, InputError
+from rollmake.core.plan import PLAN_VERSION, Plan
+from rollmake.core.shards import parse_shard
+
+
+def read_plan(path: Path) -> Plan:
+    """plan.json. Raises DataError if it is damaged or of another version."""
+    remedy = "Run the stage materialize again"
+    try:
+        plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+    except FileNotFoundError:
+        raise DataError("there is no plan", where=str(path), remedy=remedy) from None
+    except msgspec.MsgspecError as error:
+        raise DataError(f"this is no plan: {error}", where=str(path), remedy=remedy) from None
+    if plan.version != PLAN_VERSION:
+        raise DataError(f"version {plan.version}, known is {PLAN_VERSION}", where=str(path), remedy=remedy)
+    return plan
+
+
+def table_path(plan: Path) -> Path:
+    """plan.parquet, beside plan.json."""
+    return plan.with_suffix(".parquet")
+
+
+def read_shard(plan: Path, shard: str) -> pl.DataFrame:
+    """The lines of plan.parquet that belong to `shard`, in order. Raises InputError if the plan has no such shard."""
+    count = read_plan(plan).shards
+    try:
+        index, of = parse_shard(shard)
+    except ValueError as error:
+        raise InputError(str(error), where="shard") from None
+    if of != count:
+        raise InputError(
+            f"{shard} is no shard of a plan with {count}", where=str(plan), remedy="Name one of its shards"
+        )
+    return pl.scan_parquet(table_path(plan)).filter(pl.col("shard") == index).collect()
+
+
+class ShardRows:
+    """The rows of one shard in the run's materialized file, read by byte range when they are needed."""
+
+    def __init__(self, table: pl.DataFrame, materialized: Path) -> None:
+        self._offsets = table["offset"].to_numpy()
+        self._lengths = table["length"].to_numpy()
+        servers = table["server"].fill_null("")
+        self._names = servers.unique().sort().to_list()
+        self._codes = servers.cast(pl.Enum(self._names)).to_physical().to_numpy()
+        self._path = materialized
+        self._descriptor = os.open(materialized, os.O_RDONLY)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._descriptor)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def line(self, position: int) -> bytes:
+        """The row at `position`, without its newline. Raises DataError if the file is shorter than the plan says."""
+        length = int(self._lengths[position])
+        line = os.pread(self._descriptor, length, int(self._offsets[position]))
+        if len(line) != length:
+            remedy = "Run the stage materialize again"
+            raise DataError("the file is shorter than its plan says", where=str(self._path), remedy=remedy)
+        return line
+
+    def server(self, position: int) -> str:
+        """The name of the environment server that answers the row at `position`."""
+        return self._names[self._codes[position]]
+
+    @property
+    def servers(self) -> set[str]:
+        """The names of all environment servers of the shard."""
+        return set(self._names)

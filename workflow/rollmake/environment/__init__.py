@@ -1,0 +1,1 @@
+"""The embedded environment: a server of single-turn question answering that speaks the rollout contract."""

@@ -1,0 +1,14 @@
+# Which servers there are, and how rows are routed to them.
+rule environment:
+    input:
+        topology=topology_file,
+    output:
+        below("environment.json"),
+    log:
+        below("logs/environment.log"),
+    conda:
+        "../../envs/rollmake.yaml"
+    params:
+        environment=environment,
+    shell:
+        "exec rollmake environment --environment {params.environment:q} --output {output:q} --log {log:q}"

@@ -1,0 +1,18 @@
+# Which rollouts are owed, and in which shard.
+rule materialize:
+    input:
+        tasks=input_files,
+        environment=below("environment.json"),
+    output:
+        rows=below("rollouts_materialized_inputs.jsonl"),
+        plan=below("plan.json"),
+        table=below("plan.parquet"),
+    log:
+        below("logs/materialize.log"),
+    conda:
+        "../../envs/rollmake.yaml"
+    params:
+        options=result_flags("materialize"),
+    shell:
+        "exec rollmake materialize --input {input.tasks:q} --environment-file {input.environment:q}"
+        " --output {output.rows:q} --plan {output.plan:q} {params.options} --log {log:q}"
