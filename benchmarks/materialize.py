@@ -1,7 +1,8 @@
 """Materialize 250,000 tasks of 1 kB, 4 rollouts each, beside NeMo Gym: rates, their ratio and both peaks of memory.
 
-Usage: materialize.py --peer-python PYTHON [--tasks N]      Exits with 1 below twice the peer's rate or above 500 MB.
-`PYTHON` is the interpreter of an environment with nemo-gym 0.7.0. Both read the same file and write one line a rollout.
+Usage: materialize.py --peer-python PYTHON [--tasks N] [--rounds N]
+Exits with 1 below twice the peer's rate or above 500 MB. `PYTHON` is the interpreter of an environment with nemo-gym 0.7.0.
+Both are whole processes that read the same file and write one line a rollout; they take turns, and the best round counts.
 """
 
 import argparse
@@ -65,12 +66,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", required=True)
     parser.add_argument("--tasks", type=int, default=250_000)
+    parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_tasks(folder / "tasks.jsonl", arguments.tasks)
         command = ours(folder, folder / "tasks.jsonl")
-        our_s, our_peak = measure(command, os.environ)
         peer = [
             arguments.peer_python,
             "-c",
@@ -80,7 +81,9 @@ def main():
             str(REPEATS),
         ]
         without_ours = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        peer_s, peer_peak = measure(peer, without_ours)
+        rounds = [(measure(command, os.environ), measure(peer, without_ours)) for _ in range(arguments.rounds)]
+    our_s, peer_s = (min(seconds for seconds, _ in runs) for runs in zip(*rounds, strict=True))
+    our_peak, peer_peak = (max(peak for _, peak in runs) for runs in zip(*rounds, strict=True))
     rollouts = arguments.tasks * REPEATS
     print(f"rollmake  {rollouts / our_s:10,.0f} rollouts/s  {our_s:6.1f} s  peak {our_peak:6.0f} MB")
     print(f"nemo-gym  {rollouts / peer_s:10,.0f} rollouts/s  {peer_s:6.1f} s  peak {peer_peak:6.0f} MB")

@@ -96,7 +96,7 @@ def plain_loop(sources: list[Path], target: Path) -> None:
 def repair_all(sources: list[Path], folder: Path) -> None:
     for source in sources:
         output = folder / "repaired" / source.parent.name / "rollouts.jsonl"
-        repair.run(repair.Files(rollouts=source, output=output), repair.Settings())
+        repair.run(repair.Files(rollouts=source, output=output), repair.Settings(retry_invalid_judge_responses=False))
 
 
 def concatenate_all(folder: Path) -> None:

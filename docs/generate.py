@@ -21,6 +21,12 @@ STAGES = {
 }
 
 
+def stages(part: dict[str, Any]) -> list[str]:
+    """The stages that read an option; it is described with the first."""
+    named = part.get("x-stage", [])
+    return [named] if isinstance(named, str) else named
+
+
 def kind(part: dict[str, Any]) -> str:
     """The type of an option in words."""
     if "const" in part:
@@ -90,7 +96,7 @@ def config_readme() -> str:
         )
         lines += [f"### Options that {heading}", ""]
         for stage, title in STAGES.items():
-            part = {k: v for k, v in options.items() if v.get("x-stage") == stage and v["x-result"] == result}
+            part = {k: v for k, v in options.items() if stages(v)[:1] == [stage] and v["x-result"] == result}
             if part:
                 lines += [f"#### {title} (`{stage}`)", "", *table(part)]
     return "\n".join(lines).rstrip() + "\n"

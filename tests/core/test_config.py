@@ -1,5 +1,8 @@
 """The config is refused with the place, what was found and the nearest known key, or filled in."""
 
+from importlib import import_module
+
+import msgspec
 import pytest
 
 from rollmake.core.config import resolve, stage_options
@@ -109,7 +112,18 @@ def test_every_option_names_its_stage_and_whether_it_changes_a_result():
         if name not in {"environment", "input"}:
             assert isinstance(option["x-result"], bool), name
             assert option["description"].endswith("."), name
-            assert option["x-stage"] in {"materialize", "collect", "repair", "aggregate"}, name
+            named = [option["x-stage"]] if isinstance(option["x-stage"], str) else option["x-stage"]
+            assert set(named) <= {"materialize", "collect", "repair", "aggregate"}, name
+
+
+STAGES_WITH_OPTIONS = ("materialize", "collect", "repair", "aggregate")
+
+
+@pytest.mark.parametrize("stage", STAGES_WITH_OPTIONS)
+def test_a_stages_settings_are_its_options_in_the_schema(stage):
+    module = import_module(f"rollmake.stages.{stage}")
+    names = {field.name for field in msgspec.structs.fields(module.Settings)}
+    assert names == stage_options(schema("config"), stage).keys()
 
 
 def test_flags_are_quoted_and_parse_back_to_the_same_values():

@@ -120,11 +120,12 @@ def test_extremes_are_whole_numbers_only_if_every_column_is_whole_and_without_ga
     assert type(fraction["max/a"]) is float
 
 
-def test_a_fraction_that_is_masked_does_not_make_a_column_fractional():
-    rows = [record(0, 0, a=1), record(0, 1, a=True), record(0, 2, a=0.5, mask_sample=True)]
-    found = aggregate_metrics(rows)
-    assert found["agent_metrics"]["max/a"] == 1
-    assert type(found["agent_metrics"]["max/a"]) is int
+@pytest.mark.parametrize("name", ["reward", "a"])
+def test_a_fraction_that_is_masked_does_not_make_a_column_fractional(name):
+    values = [record(0, 0, **{name: 1}), record(0, 1, **{name: True}), record(0, 2, **{name: False})]
+    found = aggregate_metrics([*values, record(0, 3, mask_sample=True, **{name: 0.5})])["agent_metrics"]
+    assert (found[f"max/{name}"], found[f"min/{name}"]) == (1, 0)
+    assert type(found[f"max/{name}"]) is type(found[f"min/{name}"]) is int
 
 
 def test_an_undefined_spread_is_left_out_but_of_a_single_rollout_it_is_0():
@@ -150,12 +151,12 @@ def test_usage_wins_in_statistics_and_the_field_in_infos():
 
 
 def test_masked_rollouts_are_counted_and_left_out():
-    rows = [record(0, 0, reward=0, mask_sample=True), record(1, 0, reward=1), record(1, 1, reward=0.5)]
+    rows = [record(0, 2, reward=0, mask_sample=True), record(1, 0, reward=1), record(1, 1, reward=0.5)]
     found = aggregate_metrics(rows)
     coverage = {"measured_rollouts": 2, "masked_rollouts": 1, "measured_tasks": 1, "fully_masked_tasks": 1}
     coverage = {f"coverage/{name}": count for name, count in coverage.items()}
     assert found["agent_metrics"]["mean/reward"] == 0.75
-    assert found["agent_metrics"]["num_repeats"] == 2
+    assert found["agent_metrics"]["num_repeats"] == 3
     assert found["key_metrics"] == {"mean/reward": 0.75} | coverage
     everything = aggregate_metrics([record(0, 0, reward=1, mask_sample=True)])
     assert everything["agent_metrics"].keys() == coverage.keys()
@@ -190,3 +191,16 @@ def test_a_field_may_be_called_like_what_a_task_carries():
     assert entry["mean/num_rollouts"] == 9.0
     assert entry["sample"] == {"agent_ref": {"name": "agent"}}
     assert [info["rollout_id"] for info in entry["rollout_infos"]] == [7, "0:1"]
+
+
+@pytest.mark.parametrize("base", [1e9, 1.7e12, 1e15])
+def test_large_numbers_that_are_close_together_keep_their_spread(base):
+    values = [base + step * step for step in range(40)]
+    found = aggregate_metrics([record(step // 4, step % 4, at=value) for step, value in enumerate(values)])
+    assert found["agent_metrics"]["std/at"] == pytest.approx(statistics.stdev(values), rel=1e-9)
+    for entry in found["group_level_metrics"]:
+        first = 4 * entry["_ng_task_index"]
+        assert entry["std/at"] == pytest.approx(statistics.stdev(values[first : first + 4]), rel=1e-9)
+    for entry in found["repeat_level_metrics"]:
+        mine = values[entry["_ng_rollout_index"] :: 4]
+        assert entry["std/at"] == pytest.approx(statistics.stdev(mine), rel=1e-9)

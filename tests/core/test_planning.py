@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rollmake.core.expand import Copies
 from rollmake.core.plan import COLUMNS, row_digest
-from rollmake.core.planning import Columns, Planner, digits, occurrence
+from rollmake.core.planning import Columns, Planner, digits, numbered, occurrence
 
 QUICK = settings(max_examples=40, deadline=None)
 COPIES = st.lists(
@@ -150,7 +150,21 @@ def test_digits(values):
 
 
 def test_occurrence_of_nothing():
-    assert occurrence(np.empty((0, 2), dtype=np.uint64)).tolist() == []
+    assert occurrence(np.empty(0, dtype=np.int64)).tolist() == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2))))
+def test_digests_are_numbered_as_they_appear(digests):
+    known = list(dict.fromkeys(digests))
+    array = np.array(digests, dtype=np.uint64).reshape(-1, 2)
+    assert numbered(array).tolist() == [known.index(digest) for digest in digests]
+
+
+@given(st.lists(st.integers(0, 4)))
+def test_occurrence(numbers):
+    assert occurrence(np.array(numbers, dtype=np.int64)).tolist() == [
+        numbers[:place].count(number) for place, number in enumerate(numbers)
+    ]
 
 
 def test_columns_are_those_of_the_plan():

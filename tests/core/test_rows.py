@@ -62,19 +62,17 @@ def test_accepted(line):
     assert compact == orjson.dumps(row)
 
 
+class Pairs(list):
+    """The members of an object, possibly with a key twice."""
+
+
 TEXT = st.text(alphabet='ab:" \\,é\u2028', max_size=4)
 VALUE = st.recursive(
     st.none() | st.booleans() | TEXT | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.lists(st.tuples(TEXT, inner), max_size=3).map(lambda pairs: Pairs(pairs))
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.lists(st.tuples(TEXT, inner), max_size=3).map(Pairs),
     max_leaves=8,
 )
 SPACE = st.sampled_from(["", " ", "\t", "  ", "\r"])
-
-
-class Pairs(list):
-    """The members of an object, possibly with a key twice."""
 
 
 def written(value, space, ascii_only):

@@ -7,6 +7,7 @@ import random
 import polars as pl
 import pytest
 
+from rollmake.core.deadline import Deadline
 from rollmake.core.ledger import Ledger
 from rollmake.core.outcome import Answered, Broken, Destination, NeverSent
 from rollmake.core.settlement import KEY, failure_facts, settlement, success_keys
@@ -49,7 +50,19 @@ class Bench:
     """An engine over `count` rows; `script` maps a task to the answers of its requests in order, `OK` beyond them."""
 
     def __init__(
-        self, count, script=None, *, limit=3, parallel=4, grace_s=0.0, route=True, retries=2, full=0, failures=()
+        self,
+        count,
+        script=None,
+        *,
+        limit=3,
+        parallel=4,
+        grace_s=0.0,
+        route=True,
+        retries=2,
+        full=0,
+        failures=(),
+        budget=None,
+        margin=None,
     ):
         owed = pl.DataFrame([(i, 0) for i in range(count)], schema=KEY, orient="row")
         self.ledger = Ledger(settlement(owed, success_keys([]), failure_facts(failures)), limit)
@@ -64,7 +77,17 @@ class Bench:
         limits = Limits(
             num_samples_in_parallel=parallel, gateway_retries=retries, grace_s=grace_s, route_failures_to_sidecar=route
         )
-        self.engine = Engine(self.rows, self.ledger, self.tally, self.store, {"s": self.gate}, self.send, limits)
+        self.engine = Engine(
+            self.rows,
+            self.ledger,
+            self.tally,
+            self.store,
+            {"s": self.gate},
+            self.send,
+            limits,
+            Deadline(budget, margin),
+            lambda: self.now,
+        )
 
     async def probe(self):
         return self.up
@@ -163,7 +186,7 @@ async def test_a_server_that_stays_down_leaves_its_rows_owed_and_says_so():
     await bench.engine.run()
     assert bench.ledger.owed == 5
     assert bench.store.kept == []
-    assert "could not be reached for 60 s (Refused: no)" in bench.gate.gave_up
+    assert "did not answer for 60 s (Refused: no)" in bench.gate.gave_up
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
@@ -230,6 +253,76 @@ async def test_a_full_disk_holds_the_answer_until_there_is_room(monkeypatch):
     await bench.engine.run()
     assert len(bench.store.kept) == 3
     assert len(bench.asked) == 3
+
+
+def takes(bench, seconds):
+    async def answer():
+        bench.now += seconds
+        return OK
+
+    return answer
+
+
+async def test_a_spent_budget_starts_nothing_and_leaves_no_row():
+    bench = Bench(2, budget=0.0)
+    await bench.engine.run()
+    assert (bench.asked, bench.store.kept, bench.ledger.owed) == ([], [], 2)
+    assert "dispatch_budget_s" in bench.engine.stopped_by
+
+
+async def test_nothing_is_started_that_would_not_end_in_time():
+    bench = Bench(100, budget=100.0, margin=25.0, parallel=1)
+    bench.script = {task: [takes(bench, 10)] for task in range(100)}
+    await bench.engine.run()
+    assert len(bench.asked) == len(bench.store.kept) == 8
+
+
+async def test_the_margin_is_learned_from_what_finished():
+    bench = Bench(100, budget=100.0, parallel=1)
+    bench.script = {task: [takes(bench, 9)] for task in range(100)}
+    await bench.engine.run()
+    assert len(bench.store.kept) == 11
+    assert bench.now == 99
+
+
+async def test_what_is_in_flight_when_the_budget_ends_is_waited_for():
+    bench = Bench(5, budget=10.0, parallel=2, grace_s=0.0)
+    bench.script = {0: [takes(bench, 50)]}
+    await bench.engine.run()
+    assert {row["_ng_task_index"] for row in bench.store.of(Destination.ROLLOUTS)} == {0, 1}
+
+
+async def test_an_outage_of_a_server_that_breaks_every_exchange_spends_few_attempts():
+    bench = Bench(100, {task: [Broken("Reset", "gone")] * 10 for task in range(100)}, parallel=4)
+    await bench.engine.run()
+    assert len(bench.store.of(Destination.SIDECAR)) < 60
+    assert bench.gate.gave_up
+
+
+async def test_a_typed_row_is_sent_as_an_episode_and_stored_as_its_result():
+    bench = Bench(1)
+    identity = {"taskset": "env:math", "task_id": "t1"}
+    typed = {"task_id": identity, "task_input": {"q": 1}, "_ng_task_index": 0, "_ng_rollout_index": 0}
+    bench.rows.line = lambda position: json.dumps(typed).encode()
+    sent = []
+
+    async def send(name, body):
+        sent.append(json.loads(body))
+        episode = {"episode_id": sent[-1]["episode_id"], "task_id": identity}
+        failed = {**episode, "failure": {"failure_reason": "late", "terminal": False}}
+        done = {**episode, "result": {"reward": 0.5}}
+        return Answered(200, json.dumps(failed if len(sent) == 1 else done).encode())
+
+    bench.engine._send = send
+    await bench.engine.run()
+    assert [body["episode_id"] for body in sent] == [
+        {"rollout_id": "0-0", "attempt": 0},
+        {"rollout_id": "0-0", "attempt": 1},
+    ]
+    assert sent[0]["task"] == {"task_id": identity, "task_input": {"q": 1}}
+    assert bench.store.of(Destination.SIDECAR)[0]["_ng_failure_class"] == "environment_server_failed"
+    [stored] = bench.store.of(Destination.ROLLOUTS)
+    assert (stored["reward"], stored["_ng_task_id"], stored["_ng_attempt_index"]) == (0.5, identity, 1)
 
 
 async def test_a_defect_of_ours_ends_the_run_loudly():

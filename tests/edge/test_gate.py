@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from rollmake.edge.gate import Gate
+from rollmake.edge.gate import BROKEN_LIMIT, Gate
 
 
 class World:
@@ -48,7 +48,7 @@ async def test_a_tripped_gate_opens_when_the_server_is_back(caplog):
     assert all(await asyncio.gather(*waiting))
     assert world.probes[-1] >= 130
     assert len(world.probes) < 12, "probes back off"
-    assert sum("cannot be reached" in record.getMessage() for record in caplog.records) == 1
+    assert sum("does not answer" in record.getMessage() for record in caplog.records) == 1
     assert closed.gave_up is None
 
 
@@ -57,7 +57,7 @@ async def test_patience_ends_and_says_why():
     closed = gate(world, patience_s=60)
     closed.trip("refused")
     assert not await closed.admitted()
-    assert "could not be reached for 60 s (refused)" in closed.gave_up
+    assert "did not answer for 60 s (refused)" in closed.gave_up
     assert world.now >= 160
     closed.trip("late")
     assert not await closed.admitted()
@@ -104,3 +104,28 @@ async def test_closing_ends_the_probing():
     closed.trip("refused")
     await closed.close()
     assert world.probes == []
+
+
+async def test_exchanges_that_break_one_after_another_close_the_gate_and_an_answer_between_them_does_not():
+    world = World(up=True)
+    brown = gate(world)
+    for _ in range(5 * BROKEN_LIMIT):
+        for _ in range(BROKEN_LIMIT - 1):
+            brown.broken("reset")
+        brown.answered()
+    assert world.probes == []
+    for _ in range(BROKEN_LIMIT):
+        brown.broken("reset")
+    assert await brown.admitted()
+    assert len(world.probes) == 1
+
+
+async def test_a_server_that_answers_probes_but_breaks_every_exchange_is_given_up():
+    world = World(up=True)
+    looping = gate(world, patience_s=30)
+    exchanges = 0
+    while await looping.admitted():
+        looping.broken("reset")
+        exchanges += 1
+    assert BROKEN_LIMIT <= exchanges < 50
+    assert "did not answer for 30 s (reset)" in looping.gave_up

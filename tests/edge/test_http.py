@@ -27,9 +27,9 @@ async def raw_server(reply):
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def post(url, timeout_s=5.0):
-    async with http.client(4, connect_timeout_s=2.0) as session:
-        return await http.exchange(session, f"{url}/run", b'{"a":1}', timeout_s)
+async def post(url, timeout_s=5.0, max_bytes=1 << 20, idle_timeout_s=None):
+    async with http.client(4, connect_timeout_s=2.0, idle_timeout_s=idle_timeout_s) as session:
+        return await http.exchange(session, f"{url}/run", b'{"a":1}', timeout_s=timeout_s, max_bytes=max_bytes)
 
 
 def says(data):
@@ -134,3 +134,35 @@ def test_the_file_limit_is_raised_or_refused_with_a_number_that_works():
                 http.raise_file_limit(hard + 1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 3000\r\n\r\n", b"Connection: close\r\n\r\n"])
+async def test_a_reply_that_is_too_large_is_a_failure_with_its_size(framing):
+    async with raw_server(says(b"HTTP/1.1 200 OK\r\n" + framing + b"x" * 3000)) as url:
+        result = await post(url, max_bytes=2999)
+        assert (result.kind, result.status) == ("ResponseTooLarge", 200)
+        assert "allowed are 2999" in result.message
+        assert await post(url, max_bytes=3000) == Answered(200, b"x" * 3000)
+
+
+async def test_of_an_error_only_the_first_8_kb_are_read():
+    async def endless(writer):
+        writer.write(b"HTTP/1.1 500 No\r\nConnection: close\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"x" * 65536)
+            await writer.drain()
+
+    async with raw_server(endless) as url:
+        result = await post(url)
+    assert result == Answered(500, b"x" * 8192)
+
+
+async def test_a_server_that_falls_silent_is_broken_if_idleness_is_bounded():
+    async def silent(writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+        await asyncio.sleep(30)
+
+    async with raw_server(silent) as url:
+        result = await post(url, timeout_s=None, idle_timeout_s=0.05)
+    assert (result.kind, result.status) == ("TimeoutError", 200)
+    assert "nothing came for too long" in result.message

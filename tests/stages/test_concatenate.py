@@ -31,7 +31,10 @@ def write_repaired(folder, index, count, rollouts, failures=b""):
     """One shard, repaired from these contents."""
     name = shard_name(index, count)
     source = write_shard(folder / "shards" / name, rollouts, failures)
-    repair.run(repair.Files(rollouts=source, output=folder / "repaired" / name / "rollouts.jsonl"), repair.Settings())
+    repair.run(
+        repair.Files(rollouts=source, output=folder / "repaired" / name / "rollouts.jsonl"),
+        repair.Settings(retry_invalid_judge_responses=False),
+    )
 
 
 def concatenated(folder):

@@ -92,7 +92,10 @@ def test_a_missing_file_is_refused_before_any_is_read(tmp_path, capsys):
 def test_fsck_counts_what_repair_counts(tmp_path, capsys):
     content = lines(row(0), b"", b"[1]", row(0), row(9), b"\0", b"\xff") + b"{"
     source = write_shard(tmp_path / "in", content, content, lines(row(0), row(1)) + b"\n")
-    repair.run(repair.Files(rollouts=source, output=tmp_path / "out" / "rollouts.jsonl"), repair.Settings())
+    repair.run(
+        repair.Files(rollouts=source, output=tmp_path / "out" / "rollouts.jsonl"),
+        repair.Settings(retry_invalid_judge_responses=False),
+    )
     facts = json.loads((tmp_path / "out" / "repair.json").read_bytes())["files"]
     for path in three_files(source):
         with pytest.raises(DataError):

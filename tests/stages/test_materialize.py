@@ -250,8 +250,12 @@ def test_contradicting_options_are_refused_before_reading(stage):
 
 
 def test_files_that_are_not_there(stage, tmp_path):
-    with pytest.raises(InputError, match=r"none\.jsonl: cannot be read: No such file.*`input`"):
-        stage.run([tmp_path / "none.jsonl"])
+    with pytest.raises(Problems) as refusal:
+        stage.run([tmp_path / "none.jsonl", tmp_path / "nor.jsonl"])
+    for name in ("none.jsonl", "nor.jsonl"):
+        assert f"{name}: there is no such file. Correct `input` in the config" in str(refusal.value)
+    with pytest.raises(InputError, match=r"cannot be read: Is a directory.*`input`"):
+        stage.run([tmp_path])
     (tmp_path / "environment.json").unlink()
     with pytest.raises(DataError, match=r"environment\.json: cannot be read.*Run the stage environment"):
         stage([flat("1")])

@@ -1,6 +1,7 @@
 # What all rules share: the checked config, the names of files, and the options of a run as flags of its commands.
 from pathlib import Path
 from snakemake.exceptions import WorkflowError
+from rollmake.core.deadline import budget_s
 from rollmake.core.errors import RollmakeError
 from rollmake.core.shards import shard_names
 from rollmake.edge.settings import as_text, flags, load_config
@@ -74,6 +75,9 @@ def tuning_flags(stage):
     """The options that change how `stage` works, but not its results. Depending on resources, they are not tracked."""
 
     def options(wildcards, resources):
-        return flags(RUNS[wildcards.run], stage, result=False)
+        run = dict(RUNS[wildcards.run])
+        budget, runtime_min = run["dispatch_budget_s"], resources.get("runtime")
+        run["dispatch_budget_s"] = budget_s(budget, runtime_min, run["grace_s"])
+        return flags(run, stage, result=False)
 
     return options

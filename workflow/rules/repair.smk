@@ -15,5 +15,7 @@ rule repair:
         below("logs/repair/{shard}.log"),
     conda:
         "../../envs/rollmake.yaml"
+    params:
+        options=result_flags("repair"),
     shell:
-        "exec rollmake repair --rollouts {input.rollouts:q} --output {output.rollouts:q} --log {log:q}"
+        "exec rollmake repair --rollouts {input.rollouts:q} --output {output.rollouts:q} {params.options} --log {log:q}"

@@ -1,21 +1,25 @@
-"""Rollouts and sidecar before and after the migration, run twice."""
+"""Rollouts and sidecar before and after the migration of a journal, run twice."""
 
-from rollmake.core.judge import migrate_invalid_judges
+import json
+import tempfile
+from pathlib import Path
+
+from rollmake.edge.judges import move_invalid_judges
 
 
-def nothing_delivered(folder):
-    return False
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows or []))
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def run(given, topology):
-    before = given["rollouts"]
-    stay, gained = migrate_invalid_judges(before, given["failures"] or [], nothing_delivered)
-    failures = [*(given["failures"] or []), *gained] if gained else given["failures"]
-    stay_again, gained_again = migrate_invalid_judges(stay, failures or [], nothing_delivered)
-    assert (stay_again, gained_again) == (stay, [])
-    return {
-        "moved": len(before) - len(stay),
-        "moved_again": len(stay) - len(stay_again),
-        "rollouts": stay_again,
-        "failures": failures,
-    }
+    with tempfile.TemporaryDirectory() as folder:
+        rollouts, failures = Path(folder) / "rollouts.jsonl", Path(folder) / "rollouts_failures.jsonl"
+        write(rollouts, given["rollouts"])
+        write(failures, given["failures"])
+        moved, moved_again = (move_invalid_judges(rollouts, failures) for _ in range(2))
+        sidecar = read(failures) or given["failures"]
+        return {"moved": moved, "moved_again": moved_again, "rollouts": read(rollouts), "failures": sidecar}

@@ -61,8 +61,13 @@ def stage_options(schema: Json, stage: str, *, result: bool | None = None) -> Js
     return {
         name: option
         for name, option in options.items()
-        if option.get("x-stage") == stage and (result is None or option["x-result"] == result)
+        if stage in _stages(option) and (result is None or option["x-result"] == result)
     }
+
+
+def _stages(option: Json) -> list[str]:
+    named = option.get("x-stage", [])
+    return [named] if isinstance(named, str) else named
 
 
 def _applies(key: str, settings: Mapping[str, Any]) -> bool:

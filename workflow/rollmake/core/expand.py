@@ -1,7 +1,6 @@
 """Input rows -> the rollouts that are owed for them (NeMo Gym contract 2.1, 8)."""
 
 import json
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import orjson
@@ -12,6 +11,7 @@ from rollmake.core.episodes import taskset_of
 from rollmake.core.errors import InputError
 from rollmake.core.findings import Findings
 from rollmake.core.options import Options
+from rollmake.core.plan import row_digest
 from rollmake.core.prompts import Prompt, apply_prompt
 from rollmake.core.router import Router
 
@@ -86,7 +86,7 @@ class Expansion:
             self.stamped.setdefault(task, where)
             return task
         known = len(self.automatic)
-        task = self.tasks_by_line.setdefault(blake2b(line, digest_size=16).digest(), known)
+        task = self.tasks_by_line.setdefault(row_digest(line, ""), known)
         if task == known:
             self.automatic.append(where)
         return task

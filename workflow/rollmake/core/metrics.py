@@ -10,7 +10,7 @@ from rollmake.core.contract import TASK
 from rollmake.core.errors import DataError
 from rollmake.core.infos import as_dicts, rollout_infos
 from rollmake.core.perf import perf_summary
-from rollmake.core.repeats import repeat_metrics
+from rollmake.core.repeats import deviation, repeat_metrics
 from rollmake.core.scores import FIELD, USAGE
 
 STATISTICS = ("mean", "max", "min", "median", "std")
@@ -114,11 +114,7 @@ def aggregations(values: pl.DataFrame) -> list[pl.Expr]:
         "max": lambda name: pl.col(name).max(),
         "min": lambda name: pl.col(name).min(),
         "median": lambda name: pl.col(name).cast(pl.Float64).median(),
-        "std": lambda name: (
-            pl.when((pl.len() == 1) & (pl.col(name).count() == 1))
-            .then(0.0)
-            .otherwise(pl.col(name).cast(pl.Float64).std())
-        ),
+        "std": lambda name: pl.when((pl.len() == 1) & (pl.col(name).count() == 1)).then(0.0).otherwise(deviation(name)),
     }
     return [by_name[kind](name).alias(f"{kind}/{name}") for kind in STATISTICS for name in names]
 

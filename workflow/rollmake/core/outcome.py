@@ -11,6 +11,8 @@ import msgspec
 import orjson
 
 from rollmake.core import contract as c
+from rollmake.core.episodes import episode_record, is_episode_reply, taskset_of
+from rollmake.core.errors import DataError
 
 GATEWAY_STATUSES = frozenset({429, 502, 503, 504})
 REQUEST_FAILED = "agent_request_failed"
@@ -86,7 +88,13 @@ def outcome(exchange: Answered | Broken, row: Mapping[str, Any]) -> Outcome:
     if not isinstance(reply, dict):
         message = f"the reply is {type(reply).__name__}, not an object"
         return _failed(row, "TypeError", message, exchange.status, None)
-    return _record(reply, exchange.body, row)
+    if taskset_of(row) is None or not is_episode_reply(reply):
+        return _record(reply, exchange.body, row)
+    try:
+        record = episode_record(reply)
+    except DataError as error:
+        return _failed(row, "ValueError", str(error), exchange.status, None)
+    return _record(record, b"", row)
 
 
 def error_body(body: bytes) -> str | None:
@@ -101,12 +109,12 @@ def failure_class(status: int | None) -> str:
 
 
 def spliced(reply: Mapping[str, Any], body: bytes, marks: Mapping[str, Any]) -> bytes:
-    """The record of a reply: its own bytes with the stamps behind them where that is safe, else written anew.
+    """The record of a reply: its own bytes with the stamps behind them where that is safe, else (or without) written anew.
 
     Safe means: one line, no stamped key in it, and no key twice, which is so if writing it anew gives the same bytes.
     """
     text = body.strip()
-    if not any(key in reply for key in marks) and reply and b"\n" not in text and b"\r" not in text:
+    if body and not any(key in reply for key in marks) and reply and b"\n" not in text and b"\r" not in text:
         compact = _dumps(reply)
         if compact is None or compact == text:
             return text[:-1] + b"," + orjson.dumps(marks)[1:]

@@ -34,10 +34,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def row_digest(row: bytes, environment: str) -> bytes:
     """16 bytes for the content of a row, given as compact JSON without its indices, in an environment of that identity."""
-    return blake2b(row, digest_size=16, key=identity_key(environment)).digest()
+    digest = seeded(environment).copy()
+    digest.update(row)
+    return digest.digest()
 
 
 @lru_cache
-def identity_key(environment: str) -> bytes:
-    """An identity of any length as a key of 32 bytes."""
-    return blake2b(environment.encode(), digest_size=32).digest()
+def seeded(environment: str) -> blake2b:
+    """A hash that has taken in the identity of an environment, whatever its length."""
+    return blake2b(digest_size=16, key=blake2b(environment.encode(), digest_size=32).digest())

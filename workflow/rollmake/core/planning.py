@@ -3,6 +3,7 @@
 from array import array
 from functools import lru_cache
 from hashlib import blake2b
+from struct import Struct
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from rollmake.core.plan import PLAN_VERSION, Plan, row_digest
 
 STAMP = f',"{TASK}":%d,"{ROLLOUT}":'.encode()
 ROW = ("task", "first", "count", "length", "server", "agent")
+PACKED = Struct(f"{len(ROW)}q")
 # What a line has beside its row and the digits of its two indices; the newline is not counted.
 STAMP_LENGTH = len(STAMP) - len("%d")
 
@@ -38,14 +40,14 @@ class Planner:
     def __init__(self, shards: int, environment: str) -> None:
         self.shards, self.environment = shards, environment
         self.names: dict[str, int] = {}
-        # Six numbers a row: its fields in `ROW`.
+        # For each row the numbers in `ROW`.
         self.rows = array("q")
         self.digest = bytearray()
 
     def add(self, copies: Copies) -> list[bytes]:
         """Note the rollouts of one row; their lines of the materialized file, each with its newline, in pieces."""
         row, task, first, count, server, agent = copies
-        self.rows.extend((task, first, count, len(row), self.code(server), self.code(agent)))
+        self.rows.frombytes(PACKED.pack(task, first, count, len(row), self.code(server), self.code(agent)))
         self.digest += row_digest(row, self.environment)
         head = row[:-1] + STAMP % task
         return [piece for rollout in range(first, first + count) for piece in (head, ending(rollout))]
@@ -80,16 +82,16 @@ class Planner:
         """The columns of the plan, with the rollouts in `order`; None leaves them as they came."""
         chosen = slice(None) if order is None else order
         length = self.lengths()[chosen]
+        counts = self.column("count")
         digest = np.frombuffer(bytes(self.digest), dtype=np.uint64).reshape(-1, 2)
-        digest = np.repeat(digest, self.column("count"), axis=0)[chosen]
         return Columns(
             task=self.spread("task")[chosen],
             rollout=self.rollouts()[chosen],
-            shard=np.repeat(self.dealt(), self.column("count"))[chosen],
+            shard=np.repeat(self.dealt(), counts)[chosen],
             offset=np.cumsum(length + 1) - length - 1,
             length=length,
-            digest=digest,
-            repeat=occurrence(digest),
+            digest=np.repeat(digest, counts, axis=0)[chosen],
+            repeat=occurrence(np.repeat(numbered(digest), counts)[chosen]),
             server=self.spread("server")[chosen].astype(np.int32),
             agent=self.spread("agent")[chosen].astype(np.int32),
         )
@@ -109,7 +111,7 @@ class Planner:
         return Plan(
             version=PLAN_VERSION,
             shards=self.shards,
-            tasks=len(np.unique(columns.task)),
+            tasks=len(np.unique(self.column("task"))),
             rollouts=len(columns.task),
             materialized_bytes=int((columns.length + 1).sum()),
             digest=content.hexdigest(),
@@ -129,13 +131,26 @@ def digits(values: np.ndarray) -> np.ndarray:
     return 1 + np.searchsorted(powers, values, side="right")
 
 
-def occurrence(digests: np.ndarray) -> np.ndarray:
-    """How many equal digests stand before each; `digests` has two uint64 a line."""
+def numbered(digests: np.ndarray) -> np.ndarray:
+    """A number for each digest (two uint64 a line), the same for equal ones, counting up where they first appear."""
     order = np.lexsort((digests[:, 1], digests[:, 0]))
     ordered = digests[order]
     fresh = np.ones(len(ordered), dtype=bool)
     fresh[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    positions = np.arange(len(ordered))
-    result = np.empty(len(ordered), dtype=np.int32)
-    result[order] = positions - np.maximum.accumulate(np.where(fresh, positions, 0))
+    group = np.empty(len(ordered), dtype=np.int64)
+    group[order] = np.cumsum(fresh) - 1
+    # The sort is stable: the first of a group is the one that appears first.
+    rank = np.empty(int(fresh.sum()), dtype=np.int64)
+    rank[np.argsort(order[fresh])] = np.arange(len(rank))
+    return rank[group]
+
+
+def occurrence(numbers: np.ndarray) -> np.ndarray:
+    """How many equal numbers stand before each."""
+    # Fast because `numbered` leaves them nearly in order.
+    order = np.argsort(numbers, kind="stable")
+    ordered, positions = numbers[order], np.arange(len(numbers))
+    starts = np.maximum.accumulate(np.where(np.diff(ordered, prepend=-1) != 0, positions, 0))
+    result = np.empty(len(numbers), dtype=np.int32)
+    result[order] = positions - starts
     return result

@@ -56,7 +56,7 @@ def statistics(name: str) -> pl.Expr:
     """A struct with the count and all plain statistics of the column `name`, nulls left out; a spread of one is 0."""
     column = pl.col(name)
     count = column.count()
-    std = pl.when(count == 1).then(0.0).otherwise(column.std(ddof=1))
+    std = pl.when(count == 1).then(0.0).otherwise(deviation(name))
     return pl.struct(
         count=count,
         mean=column.mean(),
@@ -70,11 +70,20 @@ def statistics(name: str) -> pl.Expr:
     ).alias(name)
 
 
+def deviation(name: str) -> pl.Expr:
+    """The sample standard deviation of the column `name`, null for fewer than two values.
+
+    It is taken around the mean: of large numbers that are close together, such as times, polars' own has few digits.
+    """
+    column = pl.col(name).cast(pl.Float64)
+    return (column - column.mean()).std(ddof=1)
+
+
 def summary(found: dict[str, Any], name: str, wanted: tuple[str, ...], *, infix: str = "") -> dict[str, float]:
     """The statistics `wanted` as `{statistic}{infix}/{name}`: with a Student t interval, nothing for a count of 0."""
     if not found["count"]:
         return {}
     if found["count"] > 1:
-        half = float(stdtrit(found["count"] - 1, CONFIDENCE_QUANTILE)) * found["sem"] if found["sem"] else 0.0
+        half = float(stdtrit(found["count"] - 1, CONFIDENCE_QUANTILE)) * found["sem"]
         found = found | {"ci_low_95": found["mean"] - half, "ci_high_95": found["mean"] + half}
     return {f"{one}{infix}/{name}": found[one] for one in wanted if one in found}

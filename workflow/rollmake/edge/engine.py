@@ -16,6 +16,8 @@ import orjson
 
 from rollmake.core import contract as c
 from rollmake.core.backoff import backoff, retry_after_s
+from rollmake.core.deadline import Deadline
+from rollmake.core.episodes import episode_request, taskset_of
 from rollmake.core.errors import InputError
 from rollmake.core.ledger import Ledger
 from rollmake.core.outcome import GATEWAY_STATUSES, Answered, Broken, Destination, Exchange, NeverSent, Outcome, outcome
@@ -69,10 +71,12 @@ class Engine:
         gates: Mapping[str, Gate],
         send: Send,
         limits: Limits,
+        deadline: Deadline,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._rows, self._ledger, self._tally, self._store = rows, ledger, tally, store
         self._gates, self._send, self._limits, self._clock = gates, send, limits, clock
+        self._deadline = deadline
         self._chance = random.Random()
         self._stop = asyncio.Event()
         self._seen: set[tuple[str, str]] = set()
@@ -88,7 +92,7 @@ class Engine:
 
     async def run(self) -> None:
         """Passes over what is owed until nothing is, or nothing more can be asked by this job."""
-        while not self._stop.is_set():
+        while not self._stop.is_set() and not self._drained():
             todo = self._ledger.to_dispatch()
             if any(gate.gave_up for gate in self._gates.values()):
                 todo = todo[[not self._gates[self._rows.server(p)].gave_up for p in todo.tolist()]]
@@ -119,21 +123,30 @@ class Engine:
 
     async def _work(self, positions: Iterator[int]) -> None:
         for position in positions:
-            if self._stop.is_set():
+            if self._stop.is_set() or self._drained():
                 return
             await self._attempt(position)
+
+    def _drained(self) -> bool:
+        """Whether the time to start rollouts is over; what is in flight then may end, however long it takes."""
+        if self.stopped_by is None and not self._deadline.admits(self._clock()):
+            self.stopped_by = "the time to start rollouts (dispatch_budget_s) is over"
+            log.warning("%s: %d in flight may still end", self.stopped_by, self._tally.in_flight)
+        return self.stopped_by is not None
 
     async def _attempt(self, position: int) -> None:
         row, body = request(self._rows.line(position), self._ledger, position)
         name = self._rows.server(position)
         gate = self._gates[name]
         tries = 0
-        while await gate.admitted() and not self._stop.is_set():
+        while await gate.admitted() and not self._stop.is_set() and not self._drained():
             answer, latency_s = await self._exchange(name, body)
             if isinstance(answer, NeverSent):
                 gate.trip(f"{answer.kind}: {answer.message}")
                 continue
-            if isinstance(answer, Answered):
+            if isinstance(answer, Broken):
+                gate.broken(f"{answer.kind}: {answer.message}")
+            else:
                 gate.answered()
                 if answer.status in GATEWAY_STATUSES and tries < self._limits.gateway_retries:
                     gate.slow_down(self._gateway_delay(answer, tries))
@@ -168,6 +181,7 @@ class Engine:
             await self._keep(result)
         self._ledger.record(position, result)
         self._tally.add(result, latency_s)
+        self._deadline.note(latency_s)
 
     async def _keep(self, result: Outcome) -> None:
         """Journal a record; on a full disk hold on to it, and to this worker, until there is room again."""
@@ -196,14 +210,17 @@ class Engine:
 
 
 def request(line: bytes, ledger: Ledger, position: int) -> tuple[dict[str, Any], bytes]:
-    """The row as it is dispatched, decoded and as bytes; a first attempt's bytes are those of the plan."""
+    """The row as it is dispatched, and the body to send; the first attempt at a flat row sends the bytes of the plan."""
     row = orjson.loads(line)
     extra: dict[str, Any] = {}
     if attempts := int(ledger.attempts[position]):
         extra[c.ATTEMPT] = attempts
     if ledger.reuse[position]:
         extra[c.REUSE] = True
-    return (row | extra, orjson.dumps(row | extra)) if extra else (row, line)
+    row |= extra
+    if taskset_of(row) is not None:
+        return row, orjson.dumps(episode_request(row))
+    return row, orjson.dumps(row) if extra else line
 
 
 def unknown_servers(needed: set[str], known: Mapping[str, str]) -> None:

@@ -4,17 +4,31 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from enum import Enum
+from typing import Any
 
 from rollmake.core.backoff import backoff
 
 log = logging.getLogger(__name__)
 PROBE_FIRST_S, PROBE_CAP_S = 0.2, 15.0
-Sleep = Callable[[float], Awaitable[None]]
+# So many exchanges in a row that broke, with not one answer between them, mean that the server is down and not the rows.
+BROKEN_LIMIT = 8
+# A request that is still in flight after so long shows that the server does more than take connections.
+TRIAL_S = 5.0
+
+
+class State(Enum):
+    """Who is let in: everybody, one request on trial, or nobody."""
+
+    OPEN = "open"
+    READY = "ready for a trial"
+    TRIAL = "trial"
+    DOWN = "down"
 
 
 class Gate:
-    """`probe` says whether the server takes requests; `patience_s` bounds how long it may take none."""
+    """`probe` says whether the server takes requests; `patience_s` bounds how long it may give no answer."""
 
     def __init__(
         self,
@@ -23,29 +37,35 @@ class Gate:
         *,
         patience_s: float,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Sleep = asyncio.sleep,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: random.Random | None = None,
     ) -> None:
         self.url, self.patience_s = url, patience_s
         self._probe, self._clock, self._sleep = probe, clock, sleep
         self._chance = chance or random.Random()
-        self._open = asyncio.Event()
-        self._open.set()
+        self._state = State.OPEN
+        self._changed = asyncio.Event()
+        self._changed.set()
         self._not_before = 0.0
         self._down_since: float | None = None
-        self._probing: asyncio.Task[None] | None = None
+        self._tries = 0
+        self._broken = 0
+        self._task: asyncio.Task[None] | None = None
         self.gave_up: str | None = None
 
     async def admitted(self) -> bool:
-        """Wait until a request may be sent; False if the server stayed down for longer than `patience_s`."""
+        """Wait until a request may be sent; False if the server gave no answer for longer than `patience_s`."""
         while True:
-            await self._open.wait()
+            await self._changed.wait()
             if self.gave_up:
                 return False
-            delay = self._not_before - self._clock()
-            if delay <= 0:
+            if (delay := self._not_before - self._clock()) > 0:
+                await self._sleep(delay * self._chance.uniform(1.0, 1.5))
+            elif self._state is State.OPEN:
                 return True
-            await self._sleep(delay * self._chance.uniform(1.0, 1.5))
+            elif self._state is State.READY:
+                self._enter(State.TRIAL, self._trust())
+                return True
 
     def slow_down(self, seconds: float) -> None:
         """Send nothing for `seconds`: the gateway said that it cannot take more."""
@@ -54,32 +74,52 @@ class Gate:
     def answered(self) -> None:
         """The server gave a reply, whatever it says: it is up."""
         self._down_since = None
+        self._broken = self._tries = 0
+        if self._state is State.TRIAL:
+            self._enter(State.OPEN)
+
+    def broken(self, cause: str) -> None:
+        """A request may have reached the server, but no answer came: harmless, unless nothing else comes any more."""
+        self._broken += 1
+        if self._broken >= BROKEN_LIMIT:
+            self.trip(cause)
 
     def trip(self, cause: str) -> None:
-        """A request did not reach the server: close, and probe until it takes requests again."""
-        if not self._open.is_set() or self.gave_up:
+        """The server is down: let nobody in, and probe until it takes requests again."""
+        if self._state in (State.DOWN, State.READY) or self.gave_up:
             return
         if self._down_since is None:
             self._down_since = self._clock()
-            log.warning("%s cannot be reached (%s); waiting for it, no attempt is spent", self.url, cause)
-        self._open.clear()
-        self._probing = asyncio.get_running_loop().create_task(self._reopen(cause))
+            log.warning("%s does not answer (%s); nothing is sent until it does", self.url, cause)
+        self._enter(State.DOWN, self._reopen(cause, self._down_since))
 
     async def close(self) -> None:
         """Stop probing."""
-        if self._probing:
-            self._probing.cancel()
-            await asyncio.gather(self._probing, return_exceptions=True)
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _reopen(self, cause: str) -> None:
-        tries = 0
-        since = self._down_since if self._down_since is not None else self._clock()
+    def _enter(self, state: State, then: Coroutine[Any, Any, None] | None = None) -> None:
+        self._state = state
+        if state in (State.OPEN, State.READY):
+            self._changed.set()
+        else:
+            self._changed.clear()
+        if self._task and self._task is not asyncio.current_task():
+            self._task.cancel()
+        self._task = asyncio.get_running_loop().create_task(then) if then else None
+
+    async def _trust(self) -> None:
+        await self._sleep(TRIAL_S)
+        self._enter(State.OPEN)
+
+    async def _reopen(self, cause: str, since: float) -> None:
         while self._clock() - since < self.patience_s:
-            await self._sleep(backoff(tries, PROBE_FIRST_S, PROBE_CAP_S, self._chance.random()))
-            tries += 1
+            await self._sleep(backoff(self._tries, PROBE_FIRST_S, PROBE_CAP_S, self._chance.random()))
+            self._tries += 1
             if await self._probe():
                 log.info("%s takes requests again", self.url)
-                self._open.set()
+                self._enter(State.READY)
                 return
-        self.gave_up = f"{self.url} could not be reached for {self.patience_s:g} s ({cause})"
-        self._open.set()
+        self.gave_up = f"{self.url} did not answer for {self.patience_s:g} s ({cause})"
+        self._changed.set()

@@ -16,39 +16,74 @@ HEADERS = {"Content-Type": "application/json"}
 KEEPALIVE_S = 4.0
 SPARE_FILES = 64
 PROBE_TIMEOUT_S = 10.0
+ERROR_BYTES = 8192
 
 
 @asynccontextmanager
-async def client(connections: int, *, connect_timeout_s: float) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session for `connections` requests at once, without a limit on how long a rollout takes."""
+async def client(
+    connections: int, *, connect_timeout_s: float, idle_timeout_s: float | None = None
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """A session for `connections` requests at once; nothing limits how long a rollout takes but silence, if asked for."""
     raise_file_limit(connections + SPARE_FILES)
     connector = aiohttp.TCPConnector(
         limit=0, keepalive_timeout=KEEPALIVE_S, ttl_dns_cache=60, socket_factory=keepalive_socket
     )
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s, sock_read=idle_timeout_s)
     async with aiohttp.ClientSession(
         connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
     ) as session:
         yield session
 
 
-async def exchange(session: aiohttp.ClientSession, url: str, body: bytes, timeout_s: float | None) -> Exchange:
+async def exchange(
+    session: aiohttp.ClientSession, url: str, body: bytes, *, timeout_s: float | None, max_bytes: int
+) -> Exchange:
     """POST `body` to `url` and read the whole reply; never raises for what the network or the server does.
 
-    Redirects are not followed, nothing is sent twice. `timeout_s` bounds the whole exchange, None does not.
+    Redirects are not followed, nothing is sent twice. `timeout_s` bounds the whole exchange, None does not. A reply of
+    more than `max_bytes` is not kept; of an error's body the first 8 kB are read.
     """
     status = None
     try:
         async with asyncio.timeout(timeout_s):
             async with session.post(url, data=body, headers=HEADERS, allow_redirects=False) as response:
                 status = response.status
-                return Answered(status, await response.read(), response.headers.get("Retry-After"))
+                retry_after = response.headers.get("Retry-After")
+                if not 200 <= status < 300:
+                    return Answered(status, await _first(response, ERROR_BYTES), retry_after)
+                content = await _all(response, max_bytes)
+                if content is None:
+                    size = response.headers.get("Content-Length", f"more than {max_bytes}")
+                    return Broken("ResponseTooLarge", f"the reply has {size} bytes, allowed are {max_bytes}", status)
+                return Answered(status, content, retry_after)
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         return NeverSent(type(error).__name__, str(error))
-    except TimeoutError:
-        return Broken("TimeoutError", f"no whole reply within {timeout_s} s", status)
+    except TimeoutError as error:
+        waited = f"no whole reply within {timeout_s} s" if not str(error) else f"nothing came for too long ({error})"
+        return Broken("TimeoutError", waited, status)
     except (aiohttp.ClientError, OSError) as error:
         return Broken(type(error).__name__, str(error) or repr(error), status)
+
+
+async def _all(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
+    """The whole body, None if it is larger than `limit`."""
+    # Compressed, the length says nothing of what comes out.
+    if response.content_length is not None and "Content-Encoding" not in response.headers:
+        return await response.read() if response.content_length <= limit else None
+    content = await _first(response, limit + 1)
+    return content if len(content) <= limit else None
+
+
+async def _first(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The body up to `limit` bytes; the connection is given up if there is more."""
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size >= limit:
+            response.close()
+            break
+    return b"".join(parts)[:limit]
 
 
 async def reachable(session: aiohttp.ClientSession, url: str) -> bool:

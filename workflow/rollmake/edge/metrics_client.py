@@ -16,6 +16,8 @@ from rollmake.edge.http import client, exchange
 TRIES = 3
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 CONNECT_TIMEOUT_S = 30.0
+# Scoring may take long; of a million rollouts a reply has some hundred megabytes.
+LIMITS: dict[str, Any] = {"timeout_s": None, "max_bytes": 1 << 33}
 # What the server refuses for good: 4xx but for 429.
 FINAL_STATUSES = frozenset(range(400, 500)) - {429}
 Pause = Callable[[float], Awaitable[None]]
@@ -32,7 +34,7 @@ async def server_metrics(server: str, url: str, items: Sequence[bytes], pause: P
     tries = 0
     async with client(1, connect_timeout_s=CONNECT_TIMEOUT_S) as session:
         while True:
-            found, tries = await exchange(session, f"{url}/aggregate_metrics", body, None), tries + 1
+            found, tries = await exchange(session, f"{url}/aggregate_metrics", body, **LIMITS), tries + 1
             if isinstance(found, Answered) and 200 <= found.status < 300:
                 return decoded(server, url, found.body)
             if tries == TRIES or (isinstance(found, Answered) and found.status in FINAL_STATUSES):

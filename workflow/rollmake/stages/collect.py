@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -17,6 +18,7 @@ import uvloop
 
 from rollmake.core.backoff import backoff
 from rollmake.core.contract import MATERIALIZED_NAME, materialized_path
+from rollmake.core.deadline import Deadline
 from rollmake.core.errors import OwedError, RollmakeError, ServerError
 from rollmake.core.latency import LatencySummary
 from rollmake.core.ledger import Ledger
@@ -29,6 +31,7 @@ from rollmake.edge.engine import Engine, Limits, unknown_servers
 from rollmake.edge.files import replacing, write_atomic
 from rollmake.edge.gate import Gate
 from rollmake.edge.journal import Journal, lines
+from rollmake.edge.judges import move_invalid_judges
 from rollmake.edge.lock import exclusive
 from rollmake.edge.plan import ShardRows, read_plan, read_shard
 from rollmake.edge.servers import environment_servers
@@ -59,11 +62,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_attempts: int | None
     accept_partial: bool
     retry_terminal_timeouts: bool
+    retry_invalid_judge_responses: bool
     dispatch_longest_first: bool
     route_failures_to_sidecar: bool
     num_samples_in_parallel: int
     connect_timeout_s: float
     rollout_timeout_s: float | None
+    idle_timeout_s: float | None
+    max_response_bytes: int
+    max_resident_rollout_tasks: int | None
+    dispatch_budget_s: float | str | None
+    drain_margin_s: float | None
     gateway_retries: int
     outage_patience_s: float
     grace_s: float
@@ -78,6 +87,10 @@ class Shard:
         self.name, self.rows = files.shard, rows
         self.folder = files.journal / files.shard
         self.journal = Journal(self.folder)
+        if settings.retry_invalid_judge_responses:
+            moved = move_invalid_judges(self.journal.rollouts, self.journal.failures)
+            log.info("%s: %d rows without a valid verdict of their judge are tried again", self.name, moved)
+            self.journal = Journal(self.folder)
         successes = success_keys(lines(self.journal.rollouts))
         failures = failure_facts(lines(self.journal.failures), settings.retry_terminal_timeouts)
         limit = max_attempts(settings.max_attempts, os.environ)
@@ -146,21 +159,24 @@ def _collect(files: Files, settings: Settings, shard: Shard) -> list[str]:
 async def _dispatch(environment: dict[str, Any], head: str | None, settings: Settings, shard: Shard) -> list[str]:
     addresses = await _addresses(environment, head, settings.outage_patience_s)
     unknown_servers(shard.rows.servers, addresses)
+    connections = min(settings.num_samples_in_parallel, settings.max_resident_rollout_tasks or sys.maxsize)
     limits = Limits(
-        num_samples_in_parallel=settings.num_samples_in_parallel,
+        num_samples_in_parallel=connections,
         gateway_retries=settings.gateway_retries,
         grace_s=settings.grace_s,
         route_failures_to_sidecar=settings.route_failures_to_sidecar,
     )
-    connections = settings.num_samples_in_parallel
-    async with http.client(connections, connect_timeout_s=settings.connect_timeout_s) as session:
+    timeouts = {"connect_timeout_s": settings.connect_timeout_s, "idle_timeout_s": settings.idle_timeout_s}
+    async with http.client(connections, **timeouts) as session:
         gates = {name: _gate(session, addresses[name], settings) for name in shard.rows.servers}
         urls = {name: f"{addresses[name]}/run" for name in gates}
 
         def send(name: str, body: bytes) -> Any:
-            return http.exchange(session, urls[name], body, settings.rollout_timeout_s)
+            timeout_s, max_bytes = settings.rollout_timeout_s, settings.max_response_bytes
+            return http.exchange(session, urls[name], body, timeout_s=timeout_s, max_bytes=max_bytes)
 
-        engine = Engine(shard.rows, shard.ledger, shard.tally, shard.journal, gates, send, limits)
+        deadline = _deadline(settings)
+        engine = Engine(shard.rows, shard.ledger, shard.tally, shard.journal, gates, send, limits, deadline)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
             loop.add_signal_handler(number, engine.stop, f"received {number.name}")
@@ -177,6 +193,13 @@ async def _dispatch(environment: dict[str, Any], head: str | None, settings: Set
     if engine.refused:
         raise RollmakeError(engine.refused, where=f"shard {shard.name}", remedy="What was answered is kept")
     return [reason for reason in (engine.stopped_by, *(gate.gave_up for gate in gates.values())) if reason]
+
+
+def _deadline(settings: Settings) -> Deadline:
+    """When this job stops starting rollouts. By hand there is no time limit that `auto` could take."""
+    budget = settings.dispatch_budget_s
+    at = time.monotonic() + float(budget) if budget is not None and budget != "auto" else None
+    return Deadline(at, settings.drain_margin_s)
 
 
 async def _addresses(environment: dict[str, Any], head: str | None, patience_s: float) -> Mapping[str, str]:

@@ -56,6 +56,7 @@ def run(files: Files, settings: Settings) -> None:
     Raises InputError with every problem that was found, each with its places; nothing is written then.
     """
     check_options(settings)
+    raise_all([unreadable(path, "there is no such file") for path in files.input if not path.exists()])
     environment = read_environment(files.environment_file)
     expansion = expansion_of(settings, environment)
     planner = Planner(settings.shards, environment.identity)
@@ -147,5 +148,9 @@ def open_input(path: Path) -> IO[bytes]:
     try:
         return path.open("rb", buffering=1 << 20)
     except OSError as error:
-        remedy = "Correct `input` in the config"
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path), remedy=remedy) from None
+        raise unreadable(path, f"cannot be read: {error.strerror}") from None
+
+
+def unreadable(path: Path, found: str) -> InputError:
+    """The problem of an input file that gives no rows."""
+    return InputError(found, where=str(path), remedy="Correct `input` in the config")

@@ -43,7 +43,7 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The options that repair reads."""
 
-    retry_invalid_judge_responses: bool = False
+    retry_invalid_judge_responses: bool
 
 
 class Shard:
