@@ -3,7 +3,7 @@
 import orjson
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollmake.core.columns import field_names, frame_of, usage_names
@@ -40,6 +40,7 @@ def test_a_column_has_the_narrowest_type(values, dtype, expected):
     assert column.to_list() == expected
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.one_of(st.integers(-(2**70), 2**64 - 1), st.floats(allow_nan=False, allow_infinity=False)), min_size=1)
 )
@@ -51,6 +52,7 @@ def test_every_number_can_be_given_back_as_it_was(values):
     assert list(map(type, known)) == list(map(type, values))
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.one_of(st.none(), st.booleans(), st.integers(0, 3), st.floats(0, 1), st.text(max_size=2))))
 def test_rewards_can_be_given_back_whatever_they_are(values):
     frame = frame_of([record(task, reward=value) for task, value in enumerate(values)])

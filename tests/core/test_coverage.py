@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -37,6 +37,7 @@ def state_of(stored=(), failures=(), **count):
     return found["state"][0]
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     st.sets(KEYS),
     st.dictionaries(KEYS, st.tuples(st.booleans(), st.booleans())),

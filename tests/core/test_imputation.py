@@ -2,7 +2,7 @@
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollmake.core.coverage import State
@@ -104,6 +104,7 @@ def test_a_counted_failure_without_materialized_row_is_still_scored():
     assert dict(scoring.items()) == {"s": [record(4, mask_sample=False, reward=0.0)]}
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     st.dictionaries(st.integers(0, 5), st.booleans()),
     st.lists(st.tuples(st.integers(0, 5), CLASSES)),

@@ -5,7 +5,7 @@ import statistics
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollmake.core.columns import frame_of
@@ -67,6 +67,7 @@ def close(actual, expected):
 STATISTICS = ("mean/", "median/", "max/", "min/", "std/")
 
 
+@settings(deadline=None, max_examples=60)
 @given(RECORDS)
 def test_statistics_are_those_of_the_values(records):
     rows = [record(*key, **fields) for key, fields in sorted(records.items())]
@@ -83,6 +84,7 @@ def test_statistics_are_those_of_the_values(records):
     assert found["key_metrics"].keys() >= {name for name in overall if name.startswith("mean/")}
 
 
+@settings(deadline=None, max_examples=60)
 @given(RECORDS)
 def test_the_reply_is_strict_json_and_needs_no_rows(records):
     rows = [record(*key, **fields) for key, fields in records.items()]
@@ -91,6 +93,7 @@ def test_the_reply_is_strict_json_and_needs_no_rows(records):
     assert metrics_of(frame_of(rows)) == found
 
 
+@settings(deadline=None, max_examples=60)
 @given(RECORDS)
 def test_infos_repeat_every_number_as_it_was(records):
     rows = {key: record(*key, **fields) for key, fields in records.items()}

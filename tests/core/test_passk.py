@@ -5,7 +5,7 @@ import statistics
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollmake.core.errors import DataError
@@ -43,6 +43,7 @@ def test_the_example_of_the_contract():
     assert highest_k(found, ANY_OF_K) == {name: found[name] for name in ("pass@3/accuracy", "pass@3/no_answer")}
 
 
+@settings(deadline=None, max_examples=60)
 @given(BINARY)
 def test_pass_at_k_is_the_share_of_draws_with_a_right_one(scores):
     found = pass_at_k(tasks_of(scores))
@@ -52,6 +53,7 @@ def test_pass_at_k_is_the_share_of_draws_with_a_right_one(scores):
         assert found[f"pass@{k}/accuracy"] == pytest.approx(100 * statistics.fmean(shares))
 
 
+@settings(deadline=None, max_examples=60)
 @given(SCORES)
 def test_averages_and_deviations(scores):
     found = pass_at_k(tasks_of(scores))

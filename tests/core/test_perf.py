@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollmake.core.columns import frame_of
@@ -62,6 +62,7 @@ def test_four_items_of_which_three_carry():
     assert "total_reasoning_tokens" not in found
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.one_of(st.none(), BLOCK), min_size=1, max_size=8))
 def test_against_plain_statistics(blocks):
     found, carried = summary(*blocks), [block for block in blocks if block is not None]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -44,6 +44,7 @@ def close(actual, expected):
         assert actual[name] == pytest.approx(value, rel=1e-9, abs=1e-9), name
 
 
+@settings(deadline=None, max_examples=60)
 @given(VALUES)
 def test_statistics_of_each_repeat_and_across_them(values):
     entries, across = repeat_metrics(frame(values))

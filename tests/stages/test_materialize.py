@@ -1,5 +1,6 @@
 """The stage materialize on files: what it writes, what it refuses, and that it refuses before it writes."""
 
+import gc
 import json
 import logging
 import os
@@ -276,6 +277,20 @@ def test_typed_rows_go_to_the_server_of_their_taskset(stage):
     (row,) = stage([typed()], environment_server_routes={"env:math": "b_env"})
     assert row["_ng_environment_server"] == "b_env"
     assert stage.table().select("server", "agent").rows() == [("b_env", None)]
+
+
+def test_garbage_collection_goes_on_afterwards(stage):
+    stage([flat("1")])
+    assert gc.isenabled()
+    with pytest.raises(InputError):
+        stage(b"[]")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        stage([flat("1")])
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_warnings_are_said(stage, caplog):

@@ -1,9 +1,11 @@
 """Stage materialize: input rows -> one line for each rollout that is owed, and the plan that deals them to shards."""
 
+import gc
 import logging
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO, Annotated
@@ -100,7 +102,17 @@ def expansion_of(settings: Settings, environment: Environment) -> Expansion:
 
 def expand_files(files: Files, settings: Settings, expansion: Expansion, planner: Planner, output: IO[bytes]) -> None:
     """Write the lines of all rollouts to `output`, in the order of the input. Raises InputError with all problems."""
-    broken, batch = Findings(), []
+    broken = Findings()
+    with uncollected():
+        write_rollouts(files, settings, expansion, planner, output, broken)
+    raise_all([*broken, *expansion.problems()])
+
+
+def write_rollouts(
+    files: Files, settings: Settings, expansion: Expansion, planner: Planner, output: IO[bytes], broken: Findings
+) -> None:
+    """Write the lines of all rollouts to `output`; what is no row is noted in `broken`."""
+    batch: list[bytes] = []
     for where, line in islice(read_lines(files.input), settings.limit or None):
         try:
             row, compact = parse_row(line)
@@ -113,7 +125,18 @@ def expand_files(files: Files, settings: Settings, expansion: Expansion, planner
             output.write(b"".join(batch))
             batch.clear()
     output.write(b"".join(batch))
-    raise_all([*broken, *expansion.problems()])
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage collection: rows are trees, which are freed without it, and looking for cycles in them takes time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def expand_interleaved(
