@@ -113,10 +113,10 @@ def test_every_option_names_its_stage_and_whether_it_changes_a_result():
             assert isinstance(option["x-result"], bool), name
             assert option["description"].endswith("."), name
             named = [option["x-stage"]] if isinstance(option["x-stage"], str) else option["x-stage"]
-            assert set(named) <= {"materialize", "collect", "repair", "aggregate"}, name
+            assert set(named) <= set(STAGES_WITH_OPTIONS), name
 
 
-STAGES_WITH_OPTIONS = ("materialize", "collect", "repair", "aggregate")
+STAGES_WITH_OPTIONS = ("materialize", "collect", "seal", "repair", "aggregate")
 
 
 @pytest.mark.parametrize("stage", STAGES_WITH_OPTIONS)

@@ -18,7 +18,7 @@ OWED = KEY | {"agent": pl.String}
 STORED = KEY | {"masked": pl.Boolean, "numeric": pl.Boolean}
 FAILED = KEY | {"failure_class": pl.String, "numeric": pl.Boolean}
 KEYS = st.tuples(st.sampled_from(["s", "t", None]), st.integers(0, 3), st.integers(0, 2))
-PARTS = ("scored", "unscored", "masked", "imputed", "missing")
+PARTS = ("scored", "unscored", "masked", "unrouted", "imputed", "missing")
 
 
 def frame(rows, schema):
@@ -53,15 +53,20 @@ def test_it_adds_up(owed, stored, failures, classes, count_missing):
     assert numbers["expected"] == len(everything)
     for part in (numbers, *numbers["servers"].values(), *numbers["agents"].values()):
         assert part["expected"] == sum(part[name] for name in PARTS) + sum(part["failed_by_class"].values())
-        assert part["recorded"] == part["expected"] - part["missing"] - sum(part["failed_by_class"].values())
+        assert part["recorded"] == part["expected"] - part["missing"] - part["unrouted"] - sum(
+            part["failed_by_class"].values()
+        )
         assert len(part["missing_keys"]) == part["missing"]
+        assert len(part["unrouted_keys"]) == part["unrouted"]
     for by in ("servers", "agents"):
-        for name in ("expected", "recorded", "imputed_missing", *PARTS):
+        for name in ("expected", "recorded", "answered", "imputed_missing", *PARTS):
             assert sum(part[name] for part in numbers[by].values()) == numbers[name]
     no_row = owed - set(stored) - {key for key, *_ in failures}
     imputable = {key for key in no_row if key[0] is not None} if count_missing else set()
     assert numbers["imputed_missing"] == len(imputable)
     assert numbers["missing"] == len(no_row - imputable)
+    assert numbers["answered"] == len(stored)
+    assert (incomplete(numbers) is None) == (everything <= set(stored))
     assert not classes & numbers["failed_by_class"].keys()
     VALIDATOR.validate(numbers)
 
@@ -111,3 +116,29 @@ def test_rollouts_without_server_or_agent_have_an_empty_name():
     numbers = coverage(states_of([(None, 0, 0), ("s", 1, 0)], [(("t", 2, 0), False, True)]))
     assert list(numbers["servers"]) == ["", "s", "t"]
     assert list(numbers["agents"]) == ["", "agent of None", "agent of s"]
+
+
+def test_what_names_nobody_is_answered_and_unrouted_whatever_it_says():
+    found = states_of([(None, 0, 0)], [((None, 0, 0), False, True)], [])
+    numbers = coverage(found)
+    assert (numbers["answered"], numbers["unrouted"], numbers["recorded"], numbers["scored"]) == (1, 1, 0, 0)
+    assert numbers["unrouted_keys"] == [[0, 0]]
+    assert numbers["servers"][""]["unrouted"] == 1
+
+
+def test_subsets_are_counted_if_they_are_known():
+    found = states_of([("s", 0, 0), ("s", 1, 0)], [(("s", 0, 0), False, True)], [])
+    numbers = coverage(found.with_columns(subset=pl.Series(["easy", None])))
+    assert {name: part["missing"] for name, part in numbers["subsets"].items()} == {"": 1, "easy": 0}
+    VALIDATOR.validate(numbers)
+    assert "subsets" not in coverage(found)
+
+
+def test_what_a_run_lacks_is_said_in_words():
+    owed = [("s", task, 0) for task in range(4)]
+    failures = [(("s", 1, 0), "broken", True), (("s", 2, 0), "slow", True)]
+    found = states_of(owed, [(("s", 0, 0), False, True)], failures, count_classes=["slow"])
+    assert incomplete(coverage(found)) == (
+        "3 of 4 rollouts have no result (1 left no row; failed: broken 1; 1 only count as zero); "
+        "the first that left none: task 3 rollout 0"
+    )

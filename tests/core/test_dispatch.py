@@ -2,9 +2,9 @@
 
 import pytest
 
+from helpers.materialize import expand, flat, typed
 from rollmake.core.router import Router
 from rollmake.core.topology import parse_topology
-from support_materialize import expand, flat, typed
 
 TOPOLOGY = parse_topology(
     {

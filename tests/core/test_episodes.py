@@ -2,9 +2,9 @@
 
 import pytest
 
+from helpers.materialize import typed
 from rollmake.core.episodes import episode_request, taskset_of
 from rollmake.core.errors import InputError
-from support_materialize import typed
 
 
 def row(**fields):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.materialize import expand, flat, typed
 from rollmake.core.prompts import Prompt
-from support_materialize import expand, flat, typed
 
 SKILLS = {"path": "skills", "hash": "0" * 12, "skills": []}
 ROUTES = {"environment_server_routes": {"env:math": "math_env"}}

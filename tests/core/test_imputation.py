@@ -26,7 +26,7 @@ def scored(owed=(), stored=(), failures=(), server="s", **count):
     for row in stored:
         scoring.add_rollout(server, row)
     for row in failures:
-        scoring.add_failure(server, row)
+        scoring.outcomes.add_failure(server, row)
     keys = [(server, row["_ng_task_index"], row["_ng_rollout_index"], "x") for row in owed]
     states = scoring.settle(pl.DataFrame(keys, schema=OWED, orient="row"))
     for row in owed:
@@ -83,7 +83,7 @@ def test_fields_of_another_server_are_not_filled_in_and_what_the_failure_says_st
     scoring = Scoring(dict, count_classes=["a"], count_missing=False)
     scoring.add_rollout("t", record(0, score=1, reward=1))
     scoring.add_rollout("s", record(0, subset="hard", reward=1))
-    scoring.add_failure("s", failure(1, "a", subset="easy"))
+    scoring.outcomes.add_failure("s", failure(1, "a", subset="easy"))
     scoring.settle(pl.DataFrame(schema=OWED))
     scoring.impute("s", record(1, subset="other", score=3))
     items = dict(scoring.items())
@@ -99,7 +99,7 @@ def test_a_zero_names_agent_and_server_as_its_row_does():
 
 def test_a_counted_failure_without_materialized_row_is_still_scored():
     scoring = Scoring(dict, count_classes=["a"], count_missing=False)
-    scoring.add_failure("s", failure(4, "a"))
+    scoring.outcomes.add_failure("s", failure(4, "a"))
     scoring.settle(pl.DataFrame(schema=OWED))
     assert dict(scoring.items()) == {"s": [record(4, mask_sample=False, reward=0.0)]}
 

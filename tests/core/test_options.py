@@ -2,9 +2,9 @@
 
 import pytest
 
+from helpers.materialize import options
 from rollmake.core.errors import InputError, Problems
 from rollmake.core.options import check_options
-from support_materialize import options
 
 
 @pytest.mark.parametrize(

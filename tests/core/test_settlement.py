@@ -5,7 +5,15 @@ import pytest
 
 from rollmake.core.ledger import Ledger
 from rollmake.core.outcome import Destination, Outcome
-from rollmake.core.settlement import KEY, failure_facts, is_terminal, max_attempts, settlement, still_owed, success_keys
+from rollmake.core.settlement import (
+    KEY,
+    failure_facts,
+    is_terminal,
+    max_attempts,
+    settlement,
+    still_owed,
+    success_facts,
+)
 
 OWED = pl.DataFrame([(0, 0), (0, 1), (1, 0), (1, 1)], schema=KEY, orient="row")
 
@@ -34,7 +42,7 @@ def test_lines_without_identity_or_unreadable_say_nothing():
         b'{"_ng_task_index":1}',
         b'{"_ng_task_index":"x","_ng_rollout_index":0}',
     ]
-    assert success_keys(lines).rows() == [(0, 0)]
+    assert success_facts(lines).rows() == [(0, 0, None, False)]
     assert failure_facts(lines).rows() == [(0, 0, "None", False, False, None)]
 
 
@@ -47,7 +55,7 @@ def test_attempts_terminal_rows_and_reuse_are_taken_from_the_sidecar():
             key(9, 9, ',"_ng_failure_class":"foreign"'),
         ]
     )
-    settled = settlement(OWED, success_keys([key(0, 0), key(0, 0)]), failures)
+    settled = settlement(OWED, success_facts([key(0, 0), key(0, 0)]), failures)
     assert settled["done"].to_list() == [True, False, False, False]
     assert settled["attempts"].to_list() == [0, 2, 1, 0]
     assert settled["terminal"].to_list() == [False, False, True, False]
@@ -58,13 +66,13 @@ def test_attempts_terminal_rows_and_reuse_are_taken_from_the_sidecar():
 
 
 def test_a_success_wins_over_failures_of_the_same_rollout():
-    settled = settlement(OWED, success_keys([key(0, 0)]), failure_facts([key(0, 0)] * 3))
+    settled = settlement(OWED, success_facts([key(0, 0)]), failure_facts([key(0, 0)] * 3))
     assert still_owed(settled, 1).to_list() == [1, 2, 3]
 
 
 def test_the_longest_known_come_first_and_the_rest_keeps_its_order():
     failures = failure_facts([key(0, 1, ',"elapsed_seconds":5'), key(1, 1, ',"elapsed_seconds":50')])
-    assert still_owed(settlement(OWED, success_keys([]), failures), 3, longest_first=True).to_list() == [3, 1, 0, 2]
+    assert still_owed(settlement(OWED, success_facts([]), failures), 3, longest_first=True).to_list() == [3, 1, 0, 2]
 
 
 def test_skipped_is_terminal_only_by_its_flag_unless_timeouts_are_retried():
@@ -76,7 +84,7 @@ def test_skipped_is_terminal_only_by_its_flag_unless_timeouts_are_retried():
 @pytest.fixture
 def ledger():
     failures = failure_facts([key(0, 1, ',"_ng_failure_class":"a"')])
-    return Ledger(settlement(OWED, success_keys([key(0, 0)]), failures), 2)
+    return Ledger(settlement(OWED, success_facts([key(0, 0)]), failures), 2)
 
 
 def test_the_ledger_follows_what_happens(ledger):

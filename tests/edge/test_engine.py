@@ -10,11 +10,12 @@ import pytest
 from rollmake.core.deadline import Deadline
 from rollmake.core.ledger import Ledger
 from rollmake.core.outcome import Answered, Broken, Destination, NeverSent
-from rollmake.core.settlement import KEY, failure_facts, settlement, success_keys
+from rollmake.core.settlement import KEY, failure_facts, settlement, success_facts
 from rollmake.core.tally import Tally
 from rollmake.edge.engine import Engine, Limits, unknown_servers
 from rollmake.edge.gate import Gate
 from rollmake.edge.journal import DiskFullError
+from rollmake.edge.shard_work import ShardWork
 
 OK = Answered(200, b'{"reward":1.0}')
 
@@ -65,7 +66,7 @@ class Bench:
         margin=None,
     ):
         owed = pl.DataFrame([(i, 0) for i in range(count)], schema=KEY, orient="row")
-        self.ledger = Ledger(settlement(owed, success_keys([]), failure_facts(failures)), limit)
+        self.ledger = Ledger(settlement(owed, success_facts([]), failure_facts(failures)), limit)
         self.rows, self.store, self.tally = Rows(count), Store(full), Tally()
         self.script = {task: list(answers) for task, answers in (script or {}).items()}
         self.asked, self.in_flight, self.most = [], 0, 0
@@ -74,14 +75,11 @@ class Bench:
         self.gate = Gate(
             "http://s", self.probe, patience_s=60, clock=lambda: self.now, sleep=self.sleep, chance=random.Random(1)
         )
-        limits = Limits(
-            num_samples_in_parallel=parallel, gateway_retries=retries, grace_s=grace_s, route_failures_to_sidecar=route
-        )
+        limits = Limits(num_samples_in_parallel=parallel, gateway_retries=retries, grace_s=grace_s)
+        self.work = ShardWork(self.rows, self.ledger, self.tally, self.store, route_failures_to_sidecar=route)
         self.engine = Engine(
-            self.rows,
-            self.ledger,
+            self.work,
             self.tally,
-            self.store,
             {"s": self.gate},
             self.send,
             limits,
@@ -235,7 +233,7 @@ async def test_after_the_grace_what_is_in_flight_leaves_no_row():
 async def test_without_routing_the_first_failure_ends_the_run_and_is_named():
     bench = Bench(10, {3: [Answered(500, b"boom")]}, route=False, parallel=1)
     await bench.engine.run()
-    assert "task 3, rollout 0: status 500 from http://s" in bench.engine.refused
+    assert "task 3, rollout 0: status 500 from http://s" in bench.work.refused
     assert [row["_ng_task_index"] for row in bench.store.of(Destination.ROLLOUTS)] == [0, 1, 2]
     assert bench.store.of(Destination.SIDECAR) == []
 
@@ -243,12 +241,12 @@ async def test_without_routing_the_first_failure_ends_the_run_and_is_named():
 async def test_a_failure_that_the_server_names_is_routed_even_without_routing():
     bench = Bench(2, {0: [Answered(200, b'{"_ng_failure_class":"skipped","_ng_failure_terminal":true}')]}, route=False)
     await bench.engine.run()
-    assert bench.engine.refused is None
+    assert bench.work.refused is None
     assert len(bench.store.of(Destination.SIDECAR)) == 1
 
 
 async def test_a_full_disk_holds_the_answer_until_there_is_room(monkeypatch):
-    monkeypatch.setattr("rollmake.edge.engine.DISK_FIRST_S", 0.001)
+    monkeypatch.setattr("rollmake.edge.shard_work.DISK_FIRST_S", 0.001)
     bench = Bench(3, parallel=1, full=2)
     await bench.engine.run()
     assert len(bench.store.kept) == 3

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from rollmake.core.errors import InputError
 from rollmake.core.outcome import Answered, Broken, NeverSent
@@ -29,7 +30,7 @@ async def raw_server(reply):
 
 async def post(url, timeout_s=5.0, max_bytes=1 << 20, idle_timeout_s=None):
     async with http.client(4, connect_timeout_s=2.0, idle_timeout_s=idle_timeout_s) as session:
-        return await http.exchange(session, f"{url}/run", b'{"a":1}', timeout_s=timeout_s, max_bytes=max_bytes)
+        return await http.exchange(session, URL(f"{url}/run"), b'{"a":1}', timeout_s=timeout_s, max_bytes=max_bytes)
 
 
 def says(data):

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from helpers.run_folder import SERVER, make_run
 from rollmake.core.errors import DataError, InputError
 from rollmake.core.shards import shard_names
 from rollmake.edge import run_files
-from support_run import SERVER, make_run
 
 
 @pytest.fixture

@@ -11,11 +11,12 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from helpers.metrics_server import serving
-from rollmake.core.errors import DataError, ServerError
+from rollmake.core.errors import DataError, InputError, ServerError
 from rollmake.core.metrics import aggregate_metrics
 from rollmake.core.plan import Plan
 from rollmake.core.topology import Environment, parse_topology
-from rollmake.stages.aggregate import Files, Settings, run
+from rollmake.stages import repair
+from rollmake.stages.aggregate import Files, Metrics, Settings, run
 from stages.shard_files import lines, row, write_shard
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
@@ -62,7 +63,14 @@ class Run:
         folder = self.folder / "repaired" / f"{index:04d}-of-{self.shards:04d}"
         write_shard(folder, lines(*rollouts), lines(*failures), lines(*rows))
 
-    def run(self, classes=(), missing=False):
+    def repair(self, texts=()):
+        """Have the shards repaired by the stage, so that they have scores.parquet."""
+        for shard in (self.folder / "repaired").iterdir():
+            source = shard.rename(self.folder / f"raw-{shard.name}") / "rollouts.jsonl"
+            files = repair.Files(rollouts=source, output=shard / "rollouts.jsonl", texts=list(texts))
+            repair.run(files, repair.Settings(retry_invalid_judge_responses=False))
+
+    def run(self, classes=(), missing=False, metrics=None, disabled=False):
         files = Files(
             plan=self.folder / "plan.json",
             environment_file=self.folder / "environment.json",
@@ -71,8 +79,15 @@ class Run:
             output=self.folder / "rollouts_aggregate_metrics.json",
             coverage=self.folder / "coverage.json",
         )
-        settings = Settings(count_failure_classes_as_zero=list(classes), count_missing_rollouts_as_zero=missing)
+        settings = Settings(
+            metrics=metrics or Metrics(backend="server"),
+            disable_aggregation=disabled,
+            count_failure_classes_as_zero=list(classes),
+            count_missing_rollouts_as_zero=missing,
+        )
         run(files, settings)
+        if disabled:
+            return self.coverage()
         content = files.output.read_bytes()
         entries = valid("aggregate_metrics", orjson.loads(content))
         assert content == orjson.dumps(entries, option=orjson.OPT_INDENT_2)
@@ -201,7 +216,6 @@ def test_a_server_without_address_is_named(tmp_path):
         ([], [failed(9)], "rollouts_failures.jsonl:1: the plan does not deal task 9"),
         ([answered(1)], [], "rollouts.jsonl:1: the plan does not deal task 1"),
         ([answered(0), answered(0)], [], "rollouts.jsonl:2: the rollout of task 0, rollout 0 is there twice"),
-        ([answered(2)], [], "rollouts.jsonl:1: .* has no environment server"),
         ([answered(0), b"{"], [], "rollouts.jsonl:2: this line is no record"),
         ([b"{}"], [], "rollouts.jsonl:1: this line is no record"),
         ([b"[]"], [], "rollouts.jsonl:1: this line is no record"),
@@ -227,6 +241,17 @@ def test_a_missing_shard_and_a_plan_of_two_minds_are_refused(tmp_path):
         this.run()
 
 
+@pytest.mark.parametrize("backend", ["server", "local"])
+def test_answers_that_name_nobody_are_counted_and_not_scored(tmp_path, backend):
+    with serving() as server:
+        this = Run(tmp_path, [(0, 0, 0, "s", "a"), (1, 0, 0, None, None)], {"s": ("a", server.port)})
+        this.shard(0, [answered(0), answered(1, reward=0.0)])
+        this.repair()
+        entries, coverage = this.run(missing=True, metrics=Metrics(backend=backend))
+    assert (coverage["scored"], coverage["unrouted"], coverage["unrouted_keys"]) == (1, 1, [[1, 0]])
+    assert [entry["agent_metrics"]["mean/reward"] for entry in entries] == [1.0]
+
+
 def test_rollouts_without_server_are_missing_and_never_imputed(tmp_path):
     with serving() as server:
         this = Run(tmp_path, [(0, 0, 0, "s", "a"), (1, 0, 0, None, None)], {"s": ("a", server.port)})
@@ -244,3 +269,117 @@ def test_a_table_that_cannot_be_read_is_named(tmp_path, content):
         (tmp_path / "plan.parquet").write_bytes(content)
     with pytest.raises(DataError, match=r"plan.parquet: cannot be read"):
         this.run()
+
+
+def local(**fields):
+    return Metrics(backend="local", **fields)
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """Two servers, masked, unscored, failed and missing rollouts, ragged repeats, fields of every kind, two shards."""
+    with serving() as server:
+        owed = [(t, r, t % 2, "z" if t < 4 else "b", "a" if t < 4 else "c") for t in range(6) for r in range(3)]
+        this = Run(tmp_path, owed, {"z": ("a", server.port), "b": ("c", server.port)})
+        rows = {
+            (0, 0): {"reward": 1, "ok": True, "subset": "easy"},
+            (0, 1): {"reward": 0.5, "ok": False, "level": 2, "subset": "easy"},
+            (0, 2): {"reward": None, "t_ns": 2**62, "level": 0.25},
+            (1, 0): {"reward": 0.0, "mask_sample": True, "level": 7},
+            (1, 1): {"reward": 1.0, "level": True, "text": "x", "ng_perf": {"num_turns": 3}},
+            (2, 0): {"reward": 0.25, "level": 2**53 + 1},
+            (4, 0): {"reward": 1.0, "t_ns": 1},
+            (4, 1): {"reward": 0.0, "t_ns": 0},
+            (5, 0): {"reward": 0.125},
+        }
+        of = {(t, r): agent for t, r, _, _, agent in owed}
+        for shard in range(2):
+            mine = {key: fields for key, fields in rows.items() if key[0] % 2 == shard}
+            records = [row(*key, agent_ref={"name": of[key]}, **fields) for key, fields in reversed(mine.items())]
+            this.shard(shard, records, [failed(2 + shard, 1), failed(4 + shard, 2, "other")])
+        this.repair(["subset"])
+        yield this, server
+
+
+@pytest.mark.parametrize("count", [{}, {"missing": True}, {"classes": ["agent_run_error"], "missing": True}])
+def test_the_local_backend_computes_what_default_servers_do(mixed, count):
+    this, server = mixed
+    expected, coverage = this.run(**count)
+    asked = len(server.requests)
+    entries, own = this.run(**count, metrics=local())
+    assert len(server.requests) == asked == 2
+    assert own == coverage
+    assert entries == expected
+    assert [entry["_ng_environment_server"] for entry in entries] == ["b", "z"]
+
+
+def test_the_local_backend_adds_pass_at_k_over_the_fields_that_are_named(mixed):
+    this, _ = mixed
+    plain, _ = this.run(metrics=local())
+    entries, coverage = this.run(metrics=local(score="reward", subset_key="subset"))
+    agent = {entry["_ng_environment_server"]: entry["agent_metrics"] for entry in entries}
+    # Tasks 0 (1 and 0.5), 1 (1) and 2 (0.25) have scores; of fractions the best of the first k counts.
+    assert agent["z"]["pass@1/accuracy"] == pytest.approx(75.0)
+    assert agent["z"]["pass@2/accuracy"] == 100.0
+    assert agent["z"]["pass@1[avg-of-2]/accuracy"] == pytest.approx(100 * (0.75 + 1 + 0.25) / 3)
+    assert agent["z"]["easy/pass@1/accuracy"] == 100.0
+    assert entries[1]["key_metrics"]["pass@2/accuracy"] == 100.0
+    assert "pass@1/accuracy" not in entries[1]["key_metrics"]
+    for before, after in zip(plain, entries, strict=True):
+        assert before["agent_metrics"].items() <= after["agent_metrics"].items()
+        assert before["group_level_metrics"] == after["group_level_metrics"]
+    subsets = coverage["subsets"]
+    assert (subsets["easy"]["expected"], subsets["easy"]["scored"], subsets["easy"]["unscored"]) == (3, 2, 1)
+    assert sum(part["expected"] for part in subsets.values()) == coverage["expected"] == 18
+
+
+@pytest.mark.parametrize(("option", "found"), [("score", "the number 'subset'"), ("subset_key", "the field 'nowhere'")])
+def test_a_field_that_no_rollout_has_is_named(tmp_path, option, found):
+    this = Run(tmp_path, [(0, 0, 0, "s", "a")], {"s": ("a", 1)})
+    this.shard(0, [answered(0, subset="x")])
+    this.repair(["nowhere"])
+    name = found.split("'")[1]
+    with pytest.raises(InputError, match=rf"metrics.{option}: no rollout has {found}"):
+        this.run(metrics=local(**{option: name}))
+
+
+def test_shards_that_were_repaired_without_a_field_are_named(tmp_path):
+    this = Run(tmp_path, [(0, 0, 0, "s", "a")], {"s": ("a", 1)})
+    this.shard(0, [answered(0, subset="x")])
+    this.repair()
+    with pytest.raises(DataError, match=r"scores.parquet: it was written without the field 'subset'.*--texts subset"):
+        this.run(metrics=local(subset_key="subset"))
+
+
+def test_without_aggregation_there_is_coverage_and_no_old_score_beside_it(tmp_path):
+    this = Run(tmp_path, [(0, 0, 0, "s", "a"), (1, 0, 0, "s", "a")], {"s": ("a", 1)})
+    this.shard(0, [answered(0)])
+    this.repair()
+    (tmp_path / "rollouts_aggregate_metrics.json").write_text("[]")
+    coverage = this.run(disabled=True)
+    assert (coverage["scored"], coverage["answered"], coverage["missing"]) == (1, 1, 1)
+    assert not (tmp_path / "rollouts_aggregate_metrics.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "found"),
+    [
+        ([answered(0), answered(9)], "rollouts.jsonl:2: the plan does not deal task 9, rollout 0 to this shard"),
+        ([answered(1)], "rollouts.jsonl:1: the plan does not deal task 1"),
+    ],
+)
+def test_scores_that_are_not_what_the_plan_owes_are_refused(tmp_path, rollouts, found):
+    this = Run(tmp_path, [(0, 0, 0, "s", "a"), (1, 0, 1, "s", "a"), (2, 0, 0, None, None)], {"s": ("a", 1)})
+    this.shard(0, rollouts)
+    (tmp_path / "repaired" / "0000-of-0002" / "rollouts_materialized_inputs.jsonl").unlink()
+    this.repair()
+    with pytest.raises(DataError, match=found):
+        this.run(metrics=local())
+    assert not (tmp_path / "coverage.json").exists()
+
+
+def test_shards_without_scores_are_named(tmp_path):
+    this = Run(tmp_path, [(0, 0, 0, "s", "a")], {"s": ("a", 1)})
+    this.shard(0, [answered(0)])
+    with pytest.raises(DataError, match=r"scores.parquet: cannot be read"):
+        this.run(metrics=local())

@@ -9,12 +9,13 @@ import msgspec
 import polars as pl
 import pytest
 
+from helpers.materialize import defaults, flat, typed
 from rollmake.core.errors import DataError, InputError, Problems
 from rollmake.core.plan import Plan, row_digest
+from rollmake.core.router import OVERRIDE
 from rollmake.core.topology import Environment, parse_topology
 from rollmake.stages import materialize
 from rollmake.stages.materialize import Files, Settings, run
-from support_materialize import defaults, flat, typed
 
 TOPOLOGY = {
     "math": {"resources_servers": {"math": {"allowed_agents": ["simple_agent"]}}},
@@ -234,13 +235,13 @@ def test_all_problems_are_told_at_once_and_nothing_is_written(stage):
 def test_pairings_can_be_allowed(stage, monkeypatch, variable):
     rows = [flat("1", "b", task_source="math")]
     assert len(stage(rows, allow_unsupported_pairing=True)) == 1
-    monkeypatch.setenv(materialize.OVERRIDE, variable)
+    monkeypatch.setenv(OVERRIDE, variable)
     assert len(stage(rows)) == 1
 
 
 @pytest.mark.parametrize("variable", ["", "0", "false"])
 def test_pairings_are_checked(stage, monkeypatch, variable):
-    monkeypatch.setenv(materialize.OVERRIDE, variable)
+    monkeypatch.setenv(OVERRIDE, variable)
     with pytest.raises(InputError, match=r"tasks0\.jsonl:1: 'math' accepts simple_agent only"):
         stage([flat("1", "b", task_source="math")])
 

@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 import yaml
 
+from helpers.run_folder import SERVER, make_run
 from rollmake.core.errors import DataError, InputError
 from rollmake.stages import report
-from support_run import SERVER, make_run
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

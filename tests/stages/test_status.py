@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from helpers.run_folder import make_run
 from rollmake.core.errors import DataError, InputError
 from rollmake.stages import status
-from support_run import make_run
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

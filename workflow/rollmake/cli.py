@@ -14,17 +14,25 @@ from rollmake import __version__
 from rollmake.core.config import stage_options
 from rollmake.core.errors import OwedError, RollmakeError
 from rollmake.edge.settings import option_value, schema
+from rollmake.edge.terminal import StderrHandler
 
 STAGES = (
     "environment",
     "materialize",
     "collect",
+    "seal",
+    "discard",
     "repair",
     "concatenate",
+    "adopt",
     "aggregate",
+    "statistics",
+    "compare",
+    "check",
     "report",
     "serve",
     "status",
+    "watch",
     "fsck",
 )
 # Exit codes: 0 done, 1 a problem, 2 a wrong command line, 75 (EX_TEMPFAIL) in good order, but rollouts are still owed.
@@ -46,6 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
         return STILL_OWED
     except RollmakeError as error:
         logging.getLogger("rollmake").error("%s", error)
+        return FAILED
+    except OSError as error:
+        logging.getLogger("rollmake").error("%s: %s", error.filename or parsed.stage, error.strerror or error)
         return FAILED
     except KeyboardInterrupt:
         return 130
@@ -84,7 +95,9 @@ def _add_file(command: argparse.ArgumentParser, field: msgspec.structs.FieldInfo
     if positional:
         command.add_argument(field.name, **details)
     else:
-        default = None if required or field.default is msgspec.NODEFAULT else field.default
+        default = None if field.default is msgspec.NODEFAULT else field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
         command.add_argument(_flag(field.name), dest=field.name, required=required, default=default, **details)
 
 
@@ -115,7 +128,7 @@ def _settings(stage: ModuleType, parsed: argparse.Namespace) -> Any:
 
 
 def _start_log(path: Path | None) -> None:
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    handlers: list[logging.Handler] = [StderrHandler()]
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handlers.append(logging.FileHandler(path, encoding="utf-8"))

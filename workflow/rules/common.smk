@@ -1,9 +1,13 @@
 # What all rules share: the checked config, the names of files, and the options of a run as flags of its commands.
+import re
+import shlex
 from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from rollmake.core.deadline import budget_s
 from rollmake.core.errors import RollmakeError
-from rollmake.core.shards import shard_names
+from rollmake.core.scan import files_of
+from rollmake.core.shards import parse_shard, shard_names
+from rollmake.edge.globs import external_shards
 from rollmake.edge.settings import as_text, flags, load_config
 
 try:
@@ -13,6 +17,25 @@ except RollmakeError as error:
 
 RESULTS = CONFIG["results"]
 RUNS = CONFIG["runs"]
+COMPARED = [tuple(pair) for pair in CONFIG["compare"]]
+# The rollouts files of each run that something else collected, in the order of its shards.
+try:
+    EXTERNAL = {
+        run: external_shards(options["input_glob"], Path(RESULTS, run))
+        for run, options in RUNS.items()
+        if options["input_glob"] is not None
+    }
+except RollmakeError as error:
+    raise WorkflowError(f"config: {error}") from None
+
+
+def any_of(runs):
+    """What the wildcard `run` may be in a rule that is for `runs` only."""
+    return "|".join(map(re.escape, runs)) or r"[^\s\S]"
+
+
+# The files of a shard, as `collect` names them.
+SHARD_FILES = list(files_of(Path("rollouts.jsonl")).values())
 
 
 wildcard_constraints:
@@ -25,20 +48,69 @@ def below(path):
     return f"{RESULTS}/{{run}}/{path}"
 
 
+def merged(run):
+    """The file with all shards of a run, unless it goes without."""
+    return ["rollouts.jsonl"] if RUNS[run]["merge_shards"] or run not in EXTERNAL else []
+
+
+def scored(run):
+    """The files with the scores of a run, unless it goes without."""
+    return [] if RUNS[run]["disable_aggregation"] else ["rollouts_aggregate_metrics.json", "statistics.json"]
+
+
+def written(run):
+    """Everything that a run is for, but its report and the proof that it is complete."""
+    return [f"{RESULTS}/{run}/{name}" for name in (*merged(run), *scored(run), "coverage.json")]
+
+
+def reported(wildcards):
+    """What the report is about."""
+    return written(wildcards.run)
+
+
 def final_targets():
     """What `snakemake` builds when no target is named."""
-    names = ["rollouts.jsonl", "rollouts_aggregate_metrics.json", "coverage.json", "report.html"]
-    return [f"{RESULTS}/{run}/{name}" for run in RUNS for name in names]
+    files = []
+    for run, options in RUNS.items():
+        files += [*written(run), f"{RESULTS}/{run}/report.html"]
+        files += [f"{RESULTS}/{run}/complete.json"] if options["require_complete"] else []
+    return files + [f"{RESULTS}/compare/{first}-vs-{second}.json" for first, second in COMPARED]
+
+
+def shard_count(run):
+    """How many shards a run has."""
+    return len(EXTERNAL[run]) if run in EXTERNAL else RUNS[run]["shards"]
+
+
+def collected(place):
+    """An input function: the rollouts (0), sidecar (1) or materialized inputs (2) of a shard, where there are any."""
+
+    def inputs(wildcards):
+        if wildcards.run not in EXTERNAL:
+            return f"{RESULTS}/{wildcards.run}/shards/{wildcards.shard}/{SHARD_FILES[place]}"
+        shard = EXTERNAL[wildcards.run][parse_shard(wildcards.shard)[0]]
+        file = list(files_of(Path(shard)).values())[place]
+        return [str(file)] if place == 0 or file.exists() else []
+
+    return inputs
 
 
 def per_shard(path):
     """An input function: the file `path` of each shard of a run."""
 
     def inputs(wildcards):
-        shards = shard_names(RUNS[wildcards.run]["shards"])
+        shards = shard_names(shard_count(wildcards.run))
         return [f"{RESULTS}/{wildcards.run}/{path.format(shard=shard)}" for shard in shards]
 
     return inputs
+
+
+def text_fields(wildcards):
+    """The fields that repair takes into scores.parquet whatever they hold, for metrics that are computed from it."""
+    metrics = RUNS[wildcards.run]["metrics"]
+    names = [metrics.get(key) for key in ("answer_key", "subset_key") if metrics["backend"] == "local"]
+    named = sorted({name for name in names if name is not None})
+    return f"--texts {shlex.join(named)}" if named else ""
 
 
 def topology_file(wildcards):

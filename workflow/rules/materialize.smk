@@ -9,6 +9,8 @@ rule materialize:
         table=below("plan.parquet"),
     log:
         below("logs/materialize.log"),
+    wildcard_constraints:
+        run=any_of(run for run in RUNS if run not in EXTERNAL),
     conda:
         "../../envs/rollmake.yaml"
     params:

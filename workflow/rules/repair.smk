@@ -1,9 +1,9 @@
 # Clean and sort one shard, and set aside what does not belong in it.
 rule repair:
     input:
-        rollouts=below("shards/{shard}/rollouts.jsonl"),
-        failures=below("shards/{shard}/rollouts_failures.jsonl"),
-        rows=below("shards/{shard}/rollouts_materialized_inputs.jsonl"),
+        rollouts=collected(0),
+        failures=collected(1),
+        rows=collected(2),
     output:
         rollouts=below("repaired/{shard}/rollouts.jsonl"),
         failures=below("repaired/{shard}/rollouts_failures.jsonl"),
@@ -17,5 +17,7 @@ rule repair:
         "../../envs/rollmake.yaml"
     params:
         options=result_flags("repair"),
+        texts=text_fields,
     shell:
-        "exec rollmake repair --rollouts {input.rollouts:q} --output {output.rollouts:q} {params.options} --log {log:q}"
+        "exec rollmake repair --rollouts {input.rollouts:q} --output {output.rollouts:q} {params.texts} {params.options}"
+        " --log {log:q}"

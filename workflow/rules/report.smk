@@ -1,9 +1,7 @@
 # One page with the score, its coverage, and where to look next.
 rule report:
     input:
-        metrics=below("rollouts_aggregate_metrics.json"),
-        coverage=below("coverage.json"),
-        rollouts=below("rollouts.jsonl"),
+        reported,
     output:
         below("report.html"),
     log:

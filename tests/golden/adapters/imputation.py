@@ -25,7 +25,7 @@ def run(input: dict, topology: dict | None):
     for server, row in routed["rollouts"]:
         scoring.add_rollout(server, row)
     for server, row in routed["failures"]:
-        scoring.add_failure(server, row)
+        scoring.outcomes.add_failure(server, row)
     owed = [
         (server, row[TASK], row[ROLLOUT], (row.get(AGENT_REF) or {}).get("name"))
         for server, row in routed["materialized"]

@@ -5,11 +5,11 @@ from itertools import islice
 import msgspec
 import orjson
 
+from helpers.materialize import defaults
 from rollmake.core.errors import InputError, raise_all
 from rollmake.core.expand import Expansion
 from rollmake.core.options import Options, check_options
 from rollmake.core.planning import Planner
-from support_materialize import defaults
 
 
 def run(input, topology):

@@ -9,6 +9,7 @@ from rollmake.core.errors import DataError, ServerError
 # What a reply of POST /aggregate_metrics holds, in the order of an entry.
 MEMBERS = {"agent_metrics": dict, "key_metrics": dict, "group_level_metrics": list, "repeat_level_metrics": list}
 PERF_SUMMARY = "perf_summary"
+GROUPS = "group_level_metrics"
 # The reference builds histograms of each column, which fails from here on.
 OVERSIZED = 2**47
 EXCERPT_CHARACTERS = 500

@@ -1,13 +1,14 @@
 """The frame of `core/scores.py`, built from records one at a time without holding on to them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+import orjson
 import polars as pl
 
 from rollmake.core.columns import EXACT, frame_of
 from rollmake.core.contract import AGENT_REF, ATTEMPT, PERF, RESPONSE, REWARD, SERVER
-from rollmake.core.scores import FIELD
+from rollmake.core.scores import FIELD, JSON
 
 BLOCK = 4096
 NUMBERS = frozenset({bool, int, float})
@@ -19,13 +20,18 @@ WIDTH = {pl.Boolean: 0, pl.Int64: 1, pl.Float64: 2}
 class ScoreBlocks:
     """Collects the scalars of records with identity; it holds eight bytes a number and the scalars of one block."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts: Collection[str] = ()) -> None:
+        """`texts` are fields that are taken in whatever they hold, as JSON."""
+        self._texts: dict[str, list[str | None]] = {name: [] for name in texts}
         self._block: list[dict[str, Any]] = []
         self._frames: list[pl.DataFrame] = []
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Take notice of one record."""
         self._block.append(scalars(row))
+        for name, values in self._texts.items():
+            value = row.get(name)
+            values.append(None if value is None else orjson.dumps(value).decode())
         if len(self._block) == BLOCK:
             self._close_block()
 
@@ -37,8 +43,9 @@ class ScoreBlocks:
         return stack(frames)
 
     def _close_block(self) -> None:
-        self._frames.append(frame_of(self._block))
-        self._block = []
+        texts = [pl.Series(JSON + name, values, dtype=pl.String) for name, values in self._texts.items()]
+        self._frames.append(frame_of(self._block).with_columns(texts))
+        self._block, self._texts = [], {name: [] for name in self._texts}
 
 
 def scalars(row: Mapping[str, Any]) -> dict[str, Any]:

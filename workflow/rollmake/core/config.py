@@ -28,10 +28,28 @@ def resolve(config: Json, schema: Json) -> Json:
             raise InputError(
                 "the run has no environment", where=f"runs.{name}", remedy="Add `environment`, at the top or to the run"
             )
-        if "input" not in run:
-            raise InputError("the run has no input", where=f"runs.{name}", remedy="Add `input`, a JSONL file of tasks")
+        if ("input" in run) == (run["input_glob"] is not None):
+            found = "the run has both input and input_glob" if "input" in run else "the run has no input"
+            remedy = "Name either `input`, a JSONL file of tasks, or `input_glob`, rollouts that exist already"
+            raise InputError(found, where=f"runs.{name}", remedy=remedy)
         runs[name] = run | {"environment": filled(run["environment"], {"$ref": "#/$defs/environment"}, schema)}
-    return {"results": config.get("results", schema["properties"]["results"]["default"]), "runs": runs}
+    pairs = config.get("compare", [])
+    raise_all([problem for place, pair in enumerate(pairs) for problem in _compared(pair, runs, f"compare.{place}")])
+    results = config.get("results", schema["properties"]["results"]["default"])
+    return {"results": results, "runs": runs, "compare": pairs}
+
+
+def _compared(pair: list[str], runs: Mapping[str, Json], where: str) -> list[InputError]:
+    """What is wrong with two runs that are to be compared."""
+    problems = []
+    for name in pair:
+        if name not in runs:
+            remedy = f"Runs are {', '.join(sorted(runs))}"
+            problems.append(InputError(f"there is no run {name!r}", where=where, remedy=remedy))
+        elif runs[name]["disable_aggregation"]:
+            remedy = "Turn `disable_aggregation` off for it"
+            problems.append(InputError(f"the run {name!r} has no scores to compare", where=where, remedy=remedy))
+    return problems
 
 
 def problems(value: Any, schema: Json, *, root: Json | None = None, where: str = "") -> list[InputError]:

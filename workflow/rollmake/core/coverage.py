@@ -1,6 +1,6 @@
 """What stands beside every score: what it rests on, and what became of the others (NeMo Gym contract 3.4)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -9,6 +9,7 @@ import polars as pl
 KEY = ["server", "task", "rollout"]
 UNCLASSIFIED = "unclassified"
 LISTED_KEYS = 1000
+NAMED_KEYS = 5
 
 
 class State(StrEnum):
@@ -17,6 +18,7 @@ class State(StrEnum):
     SCORED = "scored"  # answered, with a numeric reward
     UNSCORED = "unscored"  # answered, or counted although it failed, but without a numeric reward
     MASKED = "masked"  # answered, but its verifier said to leave it out
+    UNROUTED = "unrouted"  # answered, but with neither a server nor an agent named, so that nobody scores it
     IMPUTED = "imputed"  # no result, but in the score all the same, by `count_*_as_zero`
     FAILED = "failed"  # no result: only rows in the sidecar, and the class of the last one does not count
     MISSING = "missing"  # no row at all
@@ -45,7 +47,9 @@ def states(
     counted = pl.col("failure_class").is_in(list(count_classes))
     imputable = pl.lit(count_missing) & pl.col("server").is_not_null()
     state = (
-        pl.when("stored", "masked")
+        pl.when(pl.col("stored"), pl.col("server").is_null())
+        .then(pl.lit(State.UNROUTED))
+        .when("stored", "masked")
         .then(pl.lit(State.MASKED))
         .when("stored", "numeric")
         .then(pl.lit(State.SCORED))
@@ -63,12 +67,12 @@ def states(
 
 
 def coverage(states: pl.DataFrame) -> dict[str, Any]:
-    """The content of coverage.json: the numbers of the run, and the same by environment server and by agent.
+    """The content of coverage.json: the numbers of the run, and the same by server, agent and, if it is known, subset.
 
-    `expected` = `scored` + `unscored` + `masked` + `imputed` + the sum of `failed_by_class` + `missing`. `recorded` is
-    what the reference calls scored: every rollout with a row in the metrics. `imputed_missing` are those of `imputed`
-    that left no row. `missing_keys` lists the first 1000 of the missing as [task, rollout]. The name of an absent
-    server or agent is empty.
+    `expected` = `scored` + `unscored` + `masked` + `unrouted` + `imputed` + the sum of `failed_by_class` + `missing`. `recorded` is
+    what the reference calls scored: every rollout with a row in the metrics, `answered` every one with a result of its
+    own, whatever that says. `imputed_missing` are those of `imputed` that left no row. `missing_keys` and
+    `unrouted_keys` list the first 1000 of those as [task, rollout]. The name of an absent server, agent or subset is empty.
     """
     parts = {
         f"{column}s": {
@@ -78,7 +82,8 @@ def coverage(states: pl.DataFrame) -> dict[str, Any]:
             .partition_by(column, as_dict=True, maintain_order=True)
             .items()
         }
-        for column in ("server", "agent")
+        for column in ("server", "agent", "subset")
+        if column in states.columns
     }
     return numbers(states) | parts
 
@@ -87,13 +92,34 @@ def numbers(states: pl.DataFrame) -> dict[str, Any]:
     """The numbers of some rollouts."""
     counts = dict(states.group_by("state").len().iter_rows())
     failed = states.filter(pl.col("state") == State.FAILED).group_by("failure_class").len().sort("failure_class")
-    missing = states.filter(pl.col("state") == State.MISSING).select("task", "rollout").sort("task", "rollout")
     found = {state.value: counts.get(state.value, 0) for state in State if state is not State.FAILED}
     return {
         "expected": len(states),
-        "recorded": sum(found.values()) - found["missing"],
+        "recorded": sum(found.values()) - found["missing"] - found["unrouted"],
+        "answered": int(states["stored"].sum()),
         **found,
         "imputed_missing": len(states.filter(pl.col("state") == State.IMPUTED, pl.col("failure_class").is_null())),
         "failed_by_class": dict(failed.iter_rows()),
-        "missing_keys": [list(key) for key in missing.head(LISTED_KEYS).iter_rows()],
+        "missing_keys": _keys(states, State.MISSING),
+        "unrouted_keys": _keys(states, State.UNROUTED),
     }
+
+
+def _keys(states: pl.DataFrame, state: State) -> list[list[int]]:
+    keys = states.filter(pl.col("state") == state).select("task", "rollout").sort("task", "rollout")
+    return [list(key) for key in keys.head(LISTED_KEYS).iter_rows()]
+
+
+def incomplete(numbers: Mapping[str, Any]) -> str | None:
+    """What a run lacks by its coverage.json, in words; None if every rollout that is owed has a result."""
+    lacking = numbers["expected"] - numbers["answered"]
+    if not lacking:
+        return None
+    failed = [f"{name} {count}" for name, count in numbers["failed_by_class"].items()]
+    parts = [f"{numbers['missing']} left no row"] if numbers["missing"] else []
+    parts += [f"failed: {', '.join(failed)}"] if failed else []
+    parts += [f"{numbers['imputed']} only count as zero"] if numbers["imputed"] else []
+    keys = ", ".join(f"task {task} rollout {rollout}" for task, rollout in numbers["missing_keys"][:NAMED_KEYS])
+    said = f" ({'; '.join(parts)})" if parts else ""
+    first = f"; the first that left none: {keys}" if keys else ""
+    return f"{lacking} of {numbers['expected']} rollouts have no result{said}{first}"

@@ -1,6 +1,7 @@
 """Input rows -> the rollouts that are owed for them (NeMo Gym contract 2.1, 8)."""
 
 import json
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import orjson
@@ -11,7 +12,6 @@ from rollmake.core.episodes import taskset_of
 from rollmake.core.errors import InputError
 from rollmake.core.findings import Findings
 from rollmake.core.options import Options
-from rollmake.core.plan import row_digest
 from rollmake.core.prompts import Prompt, apply_prompt
 from rollmake.core.router import Router
 
@@ -57,7 +57,10 @@ class Expansion:
             changed = self.flat(row) if taskset is None else self.typed(row)
             if changed is not row or TASK in row or ROLLOUT in row:
                 compact = without_indices(changed)
-            return [copies for way in sent for copies in self.copies(changed, compact, task, way)]
+            copies: list[Copies] = []
+            for way in sent:
+                copies += self.copies(changed, compact, task, way)
+            return copies
         except InputError as error:
             self.findings.add_error(error, where)
             return []
@@ -86,7 +89,7 @@ class Expansion:
             self.stamped.setdefault(task, where)
             return task
         known = len(self.automatic)
-        task = self.tasks_by_line.setdefault(row_digest(line, ""), known)
+        task = self.tasks_by_line.setdefault(sha256(line).digest(), known)
         if task == known:
             self.automatic.append(where)
         return task

@@ -23,30 +23,19 @@ STORED = {"server": pl.String, "task": pl.Int64, "rollout": pl.Int64, "masked": 
 FAILED = {"server": pl.String, "task": pl.Int64, "rollout": pl.Int64, "failure_class": pl.String, "numeric": pl.Boolean}
 
 
-class Scoring(Generic[Item]):
-    """Takes all records of a run, by environment server, and gives back what each server scores.
+class Outcomes:
+    """What became of every rollout of a run, and the records that stand for those that count without a result.
 
-    Call `add_rollout` and `add_failure` for every record, then `settle`, then `impute` with the materialized row of
-    every rollout in `waiting`, then `items`. Of a stored record only what `keep` makes of it is held.
+    Call `add_failure` for every record of the sidecars, then `settle`, then `impute` with the materialized row of every
+    rollout in `waiting`, then `impute_rest`. `fields` are the names on stored records, by environment server.
     """
 
-    def __init__(self, keep: Callable[[Record], Item], *, count_classes: Collection[str], count_missing: bool) -> None:
-        self.keep = keep
+    def __init__(self, *, count_classes: Collection[str], count_missing: bool) -> None:
         self.count_classes, self.count_missing = frozenset(count_classes), count_missing
         # Failed rollouts of a class that counts, then after `settle` also missing ones (None), until they are imputed.
         self.waiting: dict[Key, Record | None] = {}
-        self._items: dict[str, list[tuple[int, int, Item]]] = {}
-        self._fields: dict[str, set[str]] = {}
-        self._stored: dict[str, list[Any]] = {name: [] for name in STORED}
+        self.fields: dict[str | None, set[str]] = {}
         self._failures: dict[Key, tuple[Any, ...]] = {}
-
-    def add_rollout(self, server: str, record: Record) -> None:
-        """A record of the rollouts file."""
-        self._fields.setdefault(server, set()).update(record)
-        facts = (*key_of(server, record), bool(record.get(c.MASK)), is_number(record.get(c.REWARD)))
-        for column, fact in zip(self._stored.values(), facts, strict=True):
-            column.append(fact)
-        self._add(server, record)
 
     def add_failure(self, server: str | None, record: Record) -> None:
         """A record of the sidecar, in the order of the file: the last of a rollout stands."""
@@ -56,9 +45,8 @@ class Scoring(Generic[Item]):
         if name in self.count_classes and server is not None:
             self.waiting[key] = record
 
-    def settle(self, owed: pl.DataFrame) -> pl.DataFrame:
-        """What became of every rollout, as `coverage.states` says; `owed` has server, task, rollout and agent."""
-        stored = pl.DataFrame(self._stored, schema=STORED)
+    def settle(self, owed: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
+        """What became of every rollout, as `coverage.states` says of `owed`, `stored` and the failures."""
         failures = pl.DataFrame(list(self._failures.values()), schema=FAILED, orient="row")
         count = {"count_classes": self.count_classes, "count_missing": self.count_missing}
         found = states(owed, stored, failures, **count)
@@ -69,19 +57,60 @@ class Scoring(Generic[Item]):
         self.waiting.update(dict.fromkeys(missing.iter_rows()))
         return found
 
+    def impute(self, server: str | None, row: Record) -> Record | None:
+        """What stands for the rollout of a materialized row, if it waits for one."""
+        key = key_of(server, row)
+        if key not in self.waiting:
+            return None
+        return imputed(self.waiting.pop(key), row, self.fields.get(server, set()))
+
+    def impute_rest(self) -> Iterator[tuple[str | None, Record]]:
+        """Each server and what stands for a rollout that still waits, without fields from its materialized row."""
+        for server, task, rollout in list(self.waiting):
+            record = self.impute(server, {c.TASK: task, c.ROLLOUT: rollout})
+            if record is not None:
+                yield server, record
+
+
+class Scoring(Generic[Item]):
+    """Takes all records of a run, by environment server, and gives back what each server scores.
+
+    Call `add_rollout` for every record of the rollouts and `outcomes.add_failure` for every one of the sidecars, then
+    `settle`, then `impute` for the rollouts in `outcomes.waiting`, then `items`. Of a stored record only what `keep`
+    makes of it is held.
+    """
+
+    def __init__(self, keep: Callable[[Record], Item], *, count_classes: Collection[str], count_missing: bool) -> None:
+        self.keep = keep
+        self.outcomes = Outcomes(count_classes=count_classes, count_missing=count_missing)
+        self._items: dict[str, list[tuple[int, int, Item]]] = {}
+        self._stored: dict[str, list[Any]] = {name: [] for name in STORED}
+
+    def add_rollout(self, server: str | None, record: Record) -> None:
+        """A record of the rollouts file; without a server it is taken notice of, and nobody scores it."""
+        self.outcomes.fields.setdefault(server, set()).update(record)
+        facts = (*key_of(server, record), bool(record.get(c.MASK)), is_number(record.get(c.REWARD)))
+        for column, fact in zip(self._stored.values(), facts, strict=True):
+            column.append(fact)
+        if server is not None:
+            self._add(server, record)
+
+    def settle(self, owed: pl.DataFrame) -> pl.DataFrame:
+        """What became of every rollout, as `coverage.states` says; `owed` has server, task, rollout and agent."""
+        return self.outcomes.settle(owed, pl.DataFrame(self._stored, schema=STORED))
+
     def impute(self, server: str | None, row: Record) -> None:
         """The materialized row of a rollout: if it waits for one, it is added to what its server scores."""
-        key = key_of(server, row)
-        if key in self.waiting:
-            self._add(server, imputed(self.waiting.pop(key), row, self._fields.get(server, set())))
+        if (record := self.outcomes.impute(server, row)) is not None:
+            self._add(server, record)
 
     def items(self) -> Iterator[tuple[str, list[Item]]]:
         """Each server with what it scores, by (task, rollout); servers in the order in which their first record came.
 
         What still waits is added without fields from its materialized row.
         """
-        for key in list(self.waiting):
-            self.impute(key[0], {c.TASK: key[1], c.ROLLOUT: key[2]})
+        for server, record in self.outcomes.impute_rest():
+            self._add(server, record)
         for server, found in self._items.items():
             found.sort(key=lambda item: item[:2])
             yield server, [item for _, _, item in found]

@@ -15,19 +15,18 @@ class Reading:
 
     def split(self, raw: bytes) -> list[tuple[int, bytes]]:
         """Number (1-based) and text of each non-blank line in `raw`, which goes up to a `\\n` or the end of the file."""
-        if self.number and not self.unended and raw.endswith(b"}\n") and b"\r" not in raw:
-            self.number += 1
-            return [(self.number, raw[:-1])]
         if not self.number and raw.startswith(BOM):
             self.bom, raw = True, raw[len(BOM) :]
-        self.unended = not raw.endswith((b"\n", b"\r"))
-        self.crlf += raw.endswith(b"\r\n")
-        self.cr += raw.endswith(b"\r")
-        parts = raw.removesuffix(b"\n").removesuffix(b"\r").split(b"\r")
-        self.cr += len(parts) - 1
-        numbered = [(self.number + place, part) for place, part in enumerate(parts, 1) if part.strip()]
-        self.number += len(parts)
-        self.blank += len(parts) - len(numbered)
+        if b"\r" in raw:
+            crlf = raw.count(b"\r\n")
+            self.crlf += crlf
+            self.cr += raw.count(b"\r") - crlf
+            raw = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        self.unended = not raw.endswith(b"\n")
+        lines = raw.removesuffix(b"\n").split(b"\n")
+        numbered = [(number, line) for number, line in enumerate(lines, self.number + 1) if line and not line.isspace()]
+        self.number += len(lines)
+        self.blank += len(lines) - len(numbered)
         return numbered
 
     def remarks(self) -> list[str]:

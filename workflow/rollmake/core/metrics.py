@@ -1,6 +1,7 @@
 """What an environment server says about its rollouts by default (NeMo Gym contract 5.1)."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -14,6 +15,8 @@ from rollmake.core.repeats import deviation, repeat_metrics
 from rollmake.core.scores import FIELD, USAGE
 
 STATISTICS = ("mean", "max", "min", "median", "std")
+# How many entries of tasks are held at once; with their rollouts they have a few kilobytes each.
+TASKS_AT_ONCE = 4096
 SAMPLE = {"agent_ref": {"name": "agent"}}
 Metrics = dict[str, Any]
 
@@ -27,26 +30,46 @@ def aggregate_metrics(rows: list[dict[str, Any]]) -> Metrics:
 
 
 def metrics_of(frame: pl.DataFrame) -> Metrics:
-    """The same from a frame in the form of `core/scores.py`.
+    """The same from a frame in the form of `core/scores.py`. Raises DataError if a rollout is there twice."""
+    whole = Scored(frame)
+    return {"group_level_metrics": [entry for some in whole.groups() for entry in some], **whole.overall()}
 
-    Numbers of any size are taken; a statistic that is not finite is left out. Raises DataError if a rollout is there
-    twice.
+
+class Scored:
+    """The metrics over all lines of a frame; those of the tasks come a few at a time, since they may be many.
+
+    Numbers of any size are taken; a statistic that is not finite is left out.
     """
-    refuse_duplicates(frame)
-    frame = frame.sort("task", "rollout")
-    measured = frame.filter(~pl.col("masked"))
-    values = value_columns(measured)
-    repeats, across = repeat_metrics(as_floats(values))
-    coverage = coverage_metrics(frame, measured)
-    agent = overall_statistics(values) | across | coverage
-    means = {name: value for name, value in agent.items() if name.startswith("mean/")}
-    return {
-        "group_level_metrics": task_metrics(values, rollout_infos(measured)),
-        "agent_metrics": agent | ({"num_repeats": frame["rollout"].n_unique()} if len(measured) else {}),
-        "key_metrics": means | coverage,
-        "perf_summary": perf_summary(frame),
-        "repeat_level_metrics": repeats,
-    }
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        """Raises DataError if a rollout is there twice."""
+        refuse_duplicates(frame)
+        self.frame = frame.sort("task", "rollout")
+        self.measured = self.frame.filter(~pl.col("masked"))
+        self._values = value_columns(self.measured)
+
+    def overall(self, custom: Metrics | None = None, custom_keys: Metrics | None = None) -> Metrics:
+        """All members but `group_level_metrics`; what is `custom` goes over `agent_metrics`, its keys over `key_metrics`."""
+        repeats, across = repeat_metrics(as_floats(self._values))
+        coverage = coverage_metrics(self.frame, self.measured)
+        agent = overall_statistics(self._values) | across | coverage
+        means = {name: value for name, value in agent.items() if name.startswith("mean/")}
+        number = {"num_repeats": self.frame["rollout"].n_unique()} if len(self.measured) else {}
+        return {
+            "agent_metrics": agent | (custom or {}) | number,
+            "key_metrics": means | coverage | (custom_keys or {}),
+            "perf_summary": perf_summary(self.frame),
+            "repeat_level_metrics": repeats,
+        }
+
+    def groups(self) -> Iterator[list[Metrics]]:
+        """The entries of `group_level_metrics`, by task."""
+        tasks = self._values.group_by("task", maintain_order=True).agg(pl.len(), *aggregations(self._values))
+        start = 0
+        for some in tasks.iter_slices(TASKS_AT_ONCE):
+            count = some["len"].sum()
+            yield task_metrics(some, rollout_infos(self.measured.slice(start, count)))
+            start += count
 
 
 def refuse_duplicates(frame: pl.DataFrame) -> None:
@@ -131,9 +154,11 @@ def finite(found: Metrics) -> Metrics:
     return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
 
 
-def task_metrics(values: pl.DataFrame, infos: list[Metrics]) -> list[Metrics]:
-    """The entries of `group_level_metrics`, by task. `infos` are the lines' infos, in the same order as `values`."""
-    tasks = values.group_by("task", maintain_order=True).agg(pl.len(), *aggregations(values))
+def task_metrics(tasks: pl.DataFrame, infos: list[Metrics]) -> list[Metrics]:
+    """An entry for each line of `tasks`: its index, the number `len` of its rollouts, and statistics.
+
+    `infos` are those of all their rollouts, in the same order.
+    """
     entries = as_dicts(tasks.drop("len").rename({"task": TASK}))
     start = 0
     for entry, count in zip(entries, tasks["len"].to_list(), strict=True):

@@ -69,6 +69,31 @@ class Outcome(msgspec.Struct, frozen=True):
     infrastructure: bool = False
 
 
+class Failed(msgspec.Struct, frozen=True):
+    """No usable result came back: kind of the error, what happened, and HTTP status and body of the error if known."""
+
+    kind: str
+    message: str
+    status: int | None = None
+    body: str | None = None
+
+    @property
+    def failure_class(self) -> str:
+        """Its class in the sidecar."""
+        return failure_class(self.status)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The sidecar's fields of an infrastructure failure, without stamps."""
+        return {
+            c.FAILURE_CLASS: self.failure_class,
+            c.FAILURE_TYPE: self.kind,
+            c.FAILURE_MESSAGE: self.message,
+            c.FAILURE_STATUS: self.status,
+            c.FAILURE_BODY: self.body,
+        }
+
+
 def stamps(row: Mapping[str, Any]) -> dict[str, Any]:
     """The framework's keys of a dispatched row, in the order in which a record carries them."""
     return {key: row[key] for key in STAMPS if key in row}
@@ -76,25 +101,32 @@ def stamps(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def outcome(exchange: Answered | Broken, row: Mapping[str, Any]) -> Outcome:
     """What becomes of an attempt at `row` (as it was dispatched) that may have reached the server."""
+    found = reading(exchange, row)
+    if isinstance(found, Failed):
+        line = orjson.dumps({**found.fields, **stamps(row)})
+        return Outcome(Destination.SIDECAR, line, found.failure_class, infrastructure=True)
+    return _record(*found, row)
+
+
+def reading(exchange: Answered | Broken, row: Mapping[str, Any]) -> tuple[dict[str, Any], bytes] | Failed:
+    """The record without stamps, with its own bytes if it is the reply as it came (else none); or why there is none."""
     if isinstance(exchange, Broken):
-        return _failed(row, exchange.kind, exchange.message, exchange.status, None)
-    if not 200 <= exchange.status < 300:
-        message = f"the server answered with status {exchange.status}"
-        return _failed(row, "ClientResponseError", message, exchange.status, error_body(exchange.body))
+        return Failed(exchange.kind, exchange.message, exchange.status)
+    status, body = exchange.status, exchange.body
+    if not 200 <= status < 300:
+        return Failed("ClientResponseError", f"the server answered with status {status}", status, error_body(body))
     try:
-        reply = orjson.loads(exchange.body)
+        reply = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        return _failed(row, "JSONDecodeError", f"the reply is no JSON: {error}", exchange.status, None)
+        return Failed("JSONDecodeError", f"the reply is no JSON: {error}", status)
     if not isinstance(reply, dict):
-        message = f"the reply is {type(reply).__name__}, not an object"
-        return _failed(row, "TypeError", message, exchange.status, None)
+        return Failed("TypeError", f"the reply is {type(reply).__name__}, not an object", status)
     if taskset_of(row) is None or not is_episode_reply(reply):
-        return _record(reply, exchange.body, row)
+        return reply, body
     try:
-        record = episode_record(reply)
+        return episode_record(reply), b""
     except DataError as error:
-        return _failed(row, "ValueError", str(error), exchange.status, None)
-    return _record(record, b"", row)
+        return Failed("ValueError", str(error), status)
 
 
 def error_body(body: bytes) -> str | None:
@@ -138,15 +170,3 @@ def _record(reply: dict[str, Any], body: bytes, row: Mapping[str, Any]) -> Outco
     reward = reply.get(c.REWARD)
     number = float(reward) if isinstance(reward, (int, float)) else None
     return Outcome(Destination.ROLLOUTS, line, reward=number, masked=bool(reply.get(c.MASK)))
-
-
-def _failed(row: Mapping[str, Any], kind: str, message: str, status: int | None, body: str | None) -> Outcome:
-    name = failure_class(status)
-    failure = {
-        c.FAILURE_CLASS: name,
-        c.FAILURE_TYPE: kind,
-        c.FAILURE_MESSAGE: message,
-        c.FAILURE_STATUS: status,
-        c.FAILURE_BODY: body,
-    }
-    return Outcome(Destination.SIDECAR, orjson.dumps({**failure, **stamps(row)}), name, infrastructure=True)

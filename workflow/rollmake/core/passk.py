@@ -12,23 +12,24 @@ from rollmake.core.contract import REWARD
 from rollmake.core.errors import DataError
 
 ACCURACY, NO_ANSWER = "accuracy", "no_answer"
-ANY_OF_K, AVERAGE_OF_K = "pass@{k}", "pass@1[avg-of-{k}]"
+ANY_OF_K, AVERAGE_OF_K, MAJORITY_OF_K = "pass@{k}", "pass@1[avg-of-{k}]", "majority@{k}"
 STATISTICS = ("std_dev_across_runs", "std_err_across_runs", "avg_sample_std_dev")
 Rollouts = list[dict[str, Any]]
 # Scores, one line a task, one column a repeat; NaN where a task has fewer repeats than others.
 Scores = NDArray[np.float64]
 
 
-def pass_at_k(tasks: list[Rollouts], *, answer_key: str | None = None) -> dict[str, Any]:
+def pass_at_k(tasks: list[Rollouts], *, answer_key: str | None = None, score: str = REWARD) -> dict[str, Any]:
     """All metrics of `tasks`, each a list of its rollouts in the order of repeats, for k = 1 .. the most repeats.
 
-    The score is the reward, called `accuracy`; truth values are 0 and 1. With `answer_key`, the field with the answer
-    that was extracted, there is a score `no_answer` and a majority@k. Raises DataError for a rollout without a numeric
-    reward, and for an answer that is a list or an object.
+    The score is the reward, called `accuracy`, or the field `score`, called as it is; truth values are 0 and 1. With
+    `answer_key`, the field with the answer that was extracted, there is a score `no_answer` and a majority@k. Raises
+    DataError for a rollout without a number as its score, and for an answer that is a list or an object.
     """
     if not tasks:
         return {}
-    scores = {ACCURACY: matrix([[reward_of(one) for one in rollouts] for rollouts in tasks])}
+    called = ACCURACY if score == REWARD else score
+    scores = {called: matrix([[score_of(one, score) for one in rollouts] for rollouts in tasks])}
     if answer_key is not None:
         missing = [[float(one.get(answer_key) is None) for one in rollouts] for rollouts in tasks]
         scores[NO_ANSWER] = matrix(missing)
@@ -42,7 +43,9 @@ def pass_at_k(tasks: list[Rollouts], *, answer_key: str | None = None) -> dict[s
     return metrics
 
 
-def subset_metrics(tasks: list[Rollouts], subset_key: str, *, answer_key: str | None = None) -> dict[str, float]:
+def subset_metrics(
+    tasks: list[Rollouts], subset_key: str, *, answer_key: str | None = None, score: str = REWARD
+) -> dict[str, float]:
     """The metrics of each subset, as `{subset}/{metric}`, without what compares samples.
 
     A task belongs to the first truthy value of the field `subset_key` among its rollouts, or to no subset.
@@ -55,7 +58,7 @@ def subset_metrics(tasks: list[Rollouts], subset_key: str, *, answer_key: str | 
     return {
         f"{subset}/{name}": value
         for subset, members in subsets.items()
-        for name, value in pass_at_k(members, answer_key=answer_key).items()
+        for name, value in pass_at_k(members, answer_key=answer_key, score=score).items()
         if name != "per_sample_aggregate" and not name.endswith(STATISTICS[-1])
     }
 
@@ -69,12 +72,12 @@ def highest_k(metrics: dict[str, Any], pattern: str) -> dict[str, float]:
     return {key: metrics[key] for key, match in matches.items() if int(match[1]) == highest}
 
 
-def reward_of(rollout: dict[str, Any]) -> float:
-    """The reward of a rollout, which must be a number."""
-    reward = rollout.get(REWARD)
-    if not isinstance(reward, int | float):
-        raise DataError(f"reward is {reward!r}, which is no number", remedy="Leave out rollouts that are not scored.")
-    return float(reward)
+def score_of(rollout: dict[str, Any], name: str) -> float:
+    """The score of a rollout, which must be a number."""
+    score = rollout.get(name)
+    if not isinstance(score, int | float):
+        raise DataError(f"{name} is {score!r}, which is no number", remedy="Leave out rollouts that are not scored.")
+    return float(score)
 
 
 def matrix(scores: list[list[float]]) -> Scores:
@@ -91,21 +94,28 @@ def run_means(scores: Scores) -> list[float]:
 
 
 def any_of_k(name: str, scores: Scores) -> dict[str, float]:
-    """`pass@k`: the chance that one of k rollouts drawn from a task is right, over tasks with at least k rollouts.
+    """`pass@k`: the mean of `any_of_k_by_task` over tasks with at least k rollouts."""
+    counts, values = np.count_nonzero(~np.isnan(scores), axis=1), any_of_k_by_task(scores)
+    return {
+        f"pass@{k}/{name}": 100 * float(values[counts >= k, k - 1].mean()) for k in range(1, scores.shape[1] + 1)
+    }
 
-    For scores other than 0 and 1, the best of a task's first k.
+
+def any_of_k_by_task(scores: Scores) -> Scores:
+    """The chance that one of k rollouts drawn from a task is right, one column for each k = 1 .. columns of `scores`.
+
+    For scores other than 0 and 1, the best of a task's first k. Of a task with fewer than k rollouts it means nothing.
     """
     counts = np.count_nonzero(~np.isnan(scores), axis=1)
     binary = ((scores == 0) | (scores == 1) | np.isnan(scores)).all(axis=1)
     wrong = np.count_nonzero(scores == 0, axis=1)
     best = np.fmax.accumulate(scores, axis=1)
     none_right = np.ones(len(scores))
-    found = {}
+    found = np.empty_like(scores)
     for k in range(1, scores.shape[1] + 1):
         # C(wrong, k) / C(count, k), one factor more for each k; it stays 0 once fewer than k are wrong.
         none_right = none_right * np.maximum(wrong - k + 1, 0) / np.maximum(counts - k + 1, 1)
-        values = np.where(binary, 1 - none_right, best[:, k - 1])[counts >= k]
-        found[f"pass@{k}/{name}"] = 100 * float(values.mean())
+        found[:, k - 1] = np.where(binary, 1 - none_right, best[:, k - 1])
     return found
 
 

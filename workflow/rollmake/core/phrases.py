@@ -28,6 +28,7 @@ def warnings(numbers: Mapping[str, Any], scored_servers: int) -> list[str]:
         "{have} no result, but {count} in the score as configured": numbers["imputed"],
         "{are} masked: answered, but left out of the score": numbers["masked"],
         "{have} no numeric reward and {are} in no score": numbers["unscored"],
+        "{are} answered, but without the name of an agent or server, and {are} in no score": numbers["unrouted"],
     }
     said = [f"{plural(count, 'rollout')} {_verbs(what, count)}." for what, count in counts.items() if count]
     if numbers["expected"] and not scored_servers:

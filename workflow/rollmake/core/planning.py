@@ -44,17 +44,16 @@ class Planner:
         self.rows = array("q")
         self.digest = bytearray()
 
-    def add(self, copies: Copies) -> list[bytes]:
-        """Note the rollouts of one row; their lines of the materialized file, each with its newline, in pieces."""
+    def add(self, copies: Copies) -> bytes:
+        """Note the rollouts of one row; their lines of the materialized file, each with its newline."""
         row, task, first, count, server, agent = copies
-        self.rows.frombytes(PACKED.pack(task, first, count, len(row), self.code(server), self.code(agent)))
+        names = self.names
+        server_code = -1 if server is None else names.setdefault(server, len(names))
+        agent_code = -1 if agent is None else names.setdefault(agent, len(names))
+        self.rows.frombytes(PACKED.pack(task, first, count, len(row), server_code, agent_code))
         self.digest += row_digest(row, self.environment)
-        head = row[:-1] + STAMP % task
-        return [piece for rollout in range(first, first + count) for piece in (head, ending(rollout))]
-
-    def code(self, name: str | None) -> int:
-        """The number of a server's or agent's name."""
-        return -1 if name is None else self.names.setdefault(name, len(self.names))
+        # As a separator the head stands before each ending: one copy of a long row for each line, and no more.
+        return (row[:-1] + STAMP % task).join(endings(first, count))
 
     def column(self, name: str) -> np.ndarray:
         """One number for each row."""
@@ -111,7 +110,8 @@ class Planner:
         return Plan(
             version=PLAN_VERSION,
             shards=self.shards,
-            tasks=len(np.unique(self.column("task"))),
+            # The rollouts of a task count up from 0.
+            tasks=int(np.count_nonzero(columns.rollout == 0)),
             rollouts=len(columns.task),
             materialized_bytes=int((columns.length + 1).sum()),
             digest=content.hexdigest(),
@@ -120,9 +120,9 @@ class Planner:
 
 
 @lru_cache
-def ending(rollout: int) -> bytes:
-    """The end of a line, from its last value on."""
-    return b"%d}\n" % rollout
+def endings(first: int, count: int) -> tuple[bytes, ...]:
+    """Nothing, then the end of each line from its last value on."""
+    return b"", *(b"%d}\n" % rollout for rollout in range(first, first + count))
 
 
 def digits(values: np.ndarray) -> np.ndarray:

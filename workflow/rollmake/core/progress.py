@@ -1,4 +1,4 @@
-"""How far a shard is: the one figure that the log, progress.json and collection.json share."""
+"""How far a shard is: the figures that the log, progress.json and collection.json share."""
 
 from typing import Any
 
@@ -11,38 +11,58 @@ PROGRESS_VERSION = 1
 def progress(shard: str, ledger: Ledger, tally: Tally, *, elapsed_s: float, state: str) -> dict[str, Any]:
     """The content of progress.json without its times; `elapsed_s` is how long this job has been collecting."""
     rate = tally.stored / elapsed_s if elapsed_s > 0 and tally.stored else None
+    done = int(ledger.done.sum())
     return {
         "version": PROGRESS_VERSION,
         "shard": shard,
         "state": state,
         "owed": len(ledger),
-        "done": int(ledger.done.sum()),
+        "done": done,
         "unsettled": ledger.owed,
         "failed_by_class": ledger.failed_by_class(),
         "gated": int(ledger.gated.sum()),
+        "omitted": tally.unstored,
         "in_flight": tally.in_flight,
         "requests": tally.requests,
         "rate_per_s": rate,
         "eta_s": ledger.owed / rate if rate else None,
+        "reward": ratio(tally.reward_sum, tally.scored),
+        "reward_unmasked": ratio(tally.unmasked_sum, tally.unmasked),
+        # If everything that is missing, failed or masked counted as 0.
+        "reward_lower_bound": ratio(tally.unmasked_sum, len(ledger)),
+        "masked_share": ratio(tally.masked, done),
         "latency_s": {name: tally.latency.quantile(q) for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))},
         "latency": tally.latency.to_dict(),
     }
 
 
-def progress_line(figures: dict[str, Any], tally: Tally) -> str:
+def ratio(part: float, whole: int) -> float | None:
+    """`part` of `whole`, None of nothing."""
+    return part / whole if whole else None
+
+
+def progress_line(figures: dict[str, Any]) -> str:
     """One line for the log: done of owed, failures by class, rate, time left, latency, reward so far."""
     parts = [f"{figures['shard']}: {figures['done']} of {figures['owed']} done"]
-    parts += [f"{count} {name}" for name, count in figures["failed_by_class"].items()]
-    if figures["gated"]:
-        parts.append(f"{figures['gated']} given up")
+    parts += [f"{count} {name or 'unnamed failure'}" for name, count in figures["failed_by_class"].items()]
+    parts += [f"{figures[key]} {text}" for key, text in (("gated", "given up"), ("omitted", "omitted")) if figures[key]]
     parts.append(f"{figures['in_flight']} in flight")
     if figures["rate_per_s"]:
         parts.append(f"{figures['rate_per_s']:.3g}/s, about {duration(figures['eta_s'])} left")
     if figures["latency_s"]["p50"] is not None:
         parts.append("latency " + " ".join(f"{name} {value:.3g} s" for name, value in figures["latency_s"].items()))
-    if tally.scored:
-        parts.append(f"mean reward {tally.reward_sum / tally.scored:.4f} of {tally.scored} in this job")
-    return ", ".join(parts)
+    return ", ".join(parts + _rewards(figures))
+
+
+def _rewards(figures: dict[str, Any]) -> list[str]:
+    if figures["reward"] is None:
+        return []
+    parts = [f"reward {figures['reward']:.4f}, at least {figures['reward_lower_bound']:.4f} in the end"]
+    if figures["masked_share"] or figures["omitted"]:
+        unmasked = figures["reward_unmasked"]
+        rest = "" if unmasked is None else f", reward over the others {unmasked:.4f}"
+        parts.append(f"{figures['masked_share'] or 0:.1%} masked{rest}")
+    return parts
 
 
 def duration(seconds: float) -> str:

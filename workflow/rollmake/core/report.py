@@ -20,7 +20,7 @@ ACROSS = "_across_repeats/mean/reward"
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of the expected rollouts: `kind` is scored, imputed, unscored, masked, failed or missing."""
+    """One part of the expected rollouts: `kind` is scored, imputed, unscored, masked, unrouted, failed or missing."""
 
     kind: str
     label: str
@@ -111,7 +111,7 @@ def basis(numbers: Mapping[str, Any]) -> Basis:
         str(name): count
         for name, count in sorted(numbers["failed_by_class"].items(), key=lambda one: (-one[1], one[0]))
     }
-    parts = [(kind, kind, numbers[kind]) for kind in ("scored", "imputed", "unscored", "masked")]
+    parts = [(kind, kind, numbers[kind]) for kind in ("scored", "imputed", "unscored", "masked", "unrouted")]
     parts += [("failed", f"failed: {name}", count) for name, count in failed.items()]
     parts.append(("missing", "missing", numbers["missing"]))
     whole = max(numbers["expected"], sum(count for _, _, count in parts))

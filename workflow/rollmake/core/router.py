@@ -1,5 +1,6 @@
 """Where the rows of a run go: the names on a row -> agent and environment server, worked out once for each combination."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from rollmake.core.contract import AGENT_REF, SERVER, TASK_SOURCE
@@ -14,6 +15,7 @@ from rollmake.core.routing import (
 )
 from rollmake.core.topology import Topology
 
+OVERRIDE = "NEMO_GYM_ALLOW_UNSUPPORTED_PAIRING"
 NAME_KEYS = (SERVER, f"{AGENT_REF}.name", TASK_SOURCE)
 
 
@@ -44,6 +46,11 @@ def row_names(row: dict, *, typed: bool) -> Names:
         if value is not None and (type(value) is not str or not value):
             raise InputError(f"{key} is {value!r}, not a name", remedy="Write a non-empty string or leave it out")
     return names
+
+
+def unchecked_pairings(option: bool, variables: Mapping[str, str]) -> bool:
+    """Whether pairings are allowed that a resources server does not list: by the option or an environment variable."""
+    return option or variables.get(OVERRIDE, "").lower() not in ("", "0", "false")
 
 
 class Router:

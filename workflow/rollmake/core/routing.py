@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from rollmake.core.errors import InputError
+from rollmake.core.errors import InputError, raise_all
 from rollmake.core.topology import AGENTS, ENVIRONMENTS, RESOURCES, Server, Topology
 
 REMAP = "Correct the name, or send these rows elsewhere with `agent_map` or `agent_name`"
@@ -128,6 +128,17 @@ def server_for_agent(topology: Topology, agent: str) -> str:
         raise InputError(f"agent {agent!r} is fronted by several servers: {', '.join(fronting)}", remedy=remedy)
     found = f"no environment server fronts agent {agent!r}{nearest(agent, by_agent)}"
     raise InputError(found, remedy="Add an environment server with `agent_server: {name: ...}` for it")
+
+
+def server_of_row(topology: Topology, stamp: str | None, agent: str | None) -> str | None:
+    """The environment server of a row that something else collected: its stamp, else the one that fronts its agent.
+
+    None for a row that names neither. Raises InputError for a stamp or an agent that leads to no server, or to several.
+    """
+    if stamp is not None:
+        raise_all(server_problems(topology, stamp, None))
+        return stamp
+    return None if agent is None else server_for_agent(topology, agent)
 
 
 def label_runs(agent_by_server: Mapping[str, str | None]) -> dict[str, str]:

@@ -11,5 +11,6 @@
 #   field/NAME      a top-level number or truth value whose name does not start with `_`, `reward` included
 #   usage/NAME      a number in `response.usage`
 #   perf/NAME       a number in `ng_perf`
+#   json/NAME       String, only for the fields that repair was told to take: whatever the field holds, as JSON
 FIXED = ("task", "rollout", "attempt", "server", "agent", "masked", "reward", "offset", "length")
-FIELD, USAGE, PERF = "field/", "usage/", "perf/"
+FIELD, USAGE, PERF, JSON = "field/", "usage/", "perf/", "json/"

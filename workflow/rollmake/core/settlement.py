@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from rollmake.core.contract import FAILURE_CLASS, FAILURE_TERMINAL, REUSE, ROLLOUT, TASK
+from rollmake.core.contract import FAILURE_CLASS, FAILURE_TERMINAL, MASK, REUSE, REWARD, ROLLOUT, TASK
 from rollmake.core.latency import elapsed_seconds
 
 DEFAULT_ATTEMPTS = 3
@@ -16,12 +16,18 @@ NEVER_TERMINAL = frozenset({"timeout_exceeded", "reference_missing", "eval_missi
 ALWAYS_TERMINAL = frozenset({"skipped"})
 
 KEY = {"task": pl.Int64, "rollout": pl.Int64}
+SUCCESS = {**KEY, "reward": pl.Float64, "masked": pl.Boolean}
 FAILURE = {**KEY, "failure_class": pl.String, "terminal": pl.Boolean, "reuse": pl.Boolean, "elapsed_s": pl.Float64}
 
 
 class _Key(msgspec.Struct):
     task: int | None = msgspec.field(name=TASK, default=None)
     rollout: int | None = msgspec.field(name=ROLLOUT, default=None)
+
+
+class _Success(_Key):
+    reward: Any = msgspec.field(name=REWARD, default=None)
+    masked: Any = msgspec.field(name=MASK, default=None)
 
 
 NO_KEY = _Key()
@@ -63,9 +69,19 @@ def keys(lines: Iterable[bytes]) -> pl.DataFrame:
     return pl.DataFrame({"task": tasks, "rollout": rollouts}, schema=KEY)
 
 
-def success_keys(lines: Iterable[bytes]) -> pl.DataFrame:
-    """The keys of stored rollouts, `KEY` columns; lines without one are left out."""
-    return keys(lines).drop_nulls()
+def success_facts(lines: Iterable[bytes]) -> pl.DataFrame:
+    """Key, reward (null if it is no number) and mask of stored rollouts, `SUCCESS` columns; lines without key are left out."""
+    decoder = msgspec.json.Decoder(_Success)
+    facts = []
+    for line in lines:
+        try:
+            row = decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        if row.task is not None and row.rollout is not None:
+            reward = float(row.reward) if isinstance(row.reward, (int, float)) else None
+            facts.append((row.task, row.rollout, reward, bool(row.masked)))
+    return pl.DataFrame(facts, schema=SUCCESS, orient="row")
 
 
 def failure_facts(lines: Iterable[bytes], retry_terminal_timeouts: bool = False) -> pl.DataFrame:

@@ -1,53 +1,59 @@
-"""The engine: workers pull rollouts lazily, send each once an attempt, and journal what comes back.
+"""The engine: workers take requests lazily and send each once an attempt, through the gate of its server.
 
-It decides synchronously (ledger, outcome) and acts asynchronously (gates, HTTP). One engine serves one shard.
+It acts asynchronously (gates, HTTP) and decides nothing about rollouts: what to ask for and what becomes of an answer is
+the business of its `Work`, a shard with its journal or the rows of a library call.
 """
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
-import numpy as np
-import orjson
 
-from rollmake.core import contract as c
 from rollmake.core.backoff import backoff, retry_after_s
 from rollmake.core.deadline import Deadline
-from rollmake.core.episodes import episode_request, taskset_of
 from rollmake.core.errors import InputError
-from rollmake.core.ledger import Ledger
-from rollmake.core.outcome import GATEWAY_STATUSES, Answered, Broken, Destination, Exchange, NeverSent, Outcome, outcome
+from rollmake.core.outcome import GATEWAY_STATUSES, Answered, Broken, Exchange, NeverSent
 from rollmake.core.tally import Tally
 from rollmake.edge.gate import Gate
-from rollmake.edge.journal import DiskFullError
 
 log = logging.getLogger(__name__)
 GATEWAY_FIRST_S, GATEWAY_CAP_S = 1.0, 60.0
 RETRY_AFTER_CAP_S = 600.0
-DISK_FIRST_S, DISK_CAP_S = 0.5, 10.0
 
 Send = Callable[[str, bytes], Awaitable[Exchange]]
 
 
-class Store(Protocol):
-    """Where records go: the journal."""
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """One attempt: its place in the work, the row as it is dispatched, the name of the server, and what is sent."""
 
-    def append(self, destination: Destination, line: bytes) -> None:
-        """Keep one line; raises DiskFullError."""
+    position: int
+    row: Mapping[str, Any]
+    server: str
+    body: bytes
 
 
-class Rows(Protocol):
-    """The shard's rows, read when they are needed."""
+class Work(Protocol):
+    """What there is to ask for, in passes, and what becomes of the answers."""
 
-    def line(self, position: int) -> bytes:
-        """The materialized row at a position, as it is sent."""
+    def start_pass(self, lost: set[str]) -> int:
+        """How many requests may be in flight in the next pass, 0 if there is nothing more to ask.
 
-    def server(self, position: int) -> str:
-        """The name of the environment server that answers it."""
+        `lost` are the names of servers that gave no answer for too long.
+        """
+
+    async def take(self) -> Request | None:
+        """The next request of the pass, None at its end."""
+
+    async def settle(self, request: Request, answer: Answered | Broken, url: str, latency_s: float) -> str | None:
+        """Take in what came back; returns why nothing more is to be started, if that is so."""
+
+    def unsent(self, request: Request, lost: str | None) -> str | None:
+        """Take back a request that was not answered: its server gave no answer for too long, as `lost` says, or nothing
+        is started any more. Returns why the others are not to be started either, if that is so."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,32 +62,40 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     num_samples_in_parallel: int
     gateway_retries: int
     grace_s: float
-    route_failures_to_sidecar: bool
+
+
+class Notices:
+    """Logs the first failure of each kind at once; the tally counts the rest."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, str]] = set()
+
+    def note(self, cause: str, url: str, consequence: str) -> None:
+        """Log `cause`, unless it was logged for this server."""
+        if (cause, url) not in self._seen and len(self._seen) < 100:
+            self._seen.add((cause, url))
+            log.warning("%s from %s: %s", cause, url, consequence)
 
 
 class Engine:
-    """Brings the ledger of a shard forward until it is settled, stopped, or nothing more can be asked."""
+    """Asks for what its work has to ask for, until that is done or stopped, or nothing more can be asked."""
 
     def __init__(
         self,
-        rows: Rows,
-        ledger: Ledger,
+        work: Work,
         tally: Tally,
-        store: Store,
         gates: Mapping[str, Gate],
         send: Send,
         limits: Limits,
         deadline: Deadline,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._rows, self._ledger, self._tally, self._store = rows, ledger, tally, store
-        self._gates, self._send, self._limits, self._clock = gates, send, limits, clock
-        self._deadline = deadline
+        self._work, self._tally, self._gates, self._send = work, tally, gates, send
+        self._limits, self._deadline, self._clock = limits, deadline, clock
         self._chance = random.Random()
         self._stop = asyncio.Event()
-        self._seen: set[tuple[str, str]] = set()
+        self._notices = Notices()
         self.stopped_by: str | None = None
-        self.refused: str | None = None
 
     def stop(self, reason: str) -> None:
         """Start nothing new; what is in flight may still end within `grace_s`."""
@@ -93,17 +107,13 @@ class Engine:
     async def run(self) -> None:
         """Passes over what is owed until nothing is, or nothing more can be asked by this job."""
         while not self._stop.is_set() and not self._drained():
-            todo = self._ledger.to_dispatch()
-            if any(gate.gave_up for gate in self._gates.values()):
-                todo = todo[[not self._gates[self._rows.server(p)].gave_up for p in todo.tolist()]]
-            if len(todo) == 0:
+            count = self._work.start_pass({name for name, gate in self._gates.items() if gate.gave_up})
+            if count == 0:
                 return
-            await self._pass(todo)
+            await self._pass(min(self._limits.num_samples_in_parallel, count))
 
-    async def _pass(self, todo: np.ndarray) -> None:
-        positions = iter(todo.tolist())
-        count = min(self._limits.num_samples_in_parallel, len(todo))
-        workers = {asyncio.create_task(self._work(positions)) for _ in range(count)}
+    async def _pass(self, count: int) -> None:
+        workers = {asyncio.create_task(self._worker()) for _ in range(count)}
         stop = asyncio.create_task(self._stop.wait())
         try:
             pending: set[asyncio.Task[Any]] = set(workers)
@@ -121,11 +131,12 @@ class Engine:
                 task.cancel()
             await asyncio.gather(*workers, stop, return_exceptions=True)
 
-    async def _work(self, positions: Iterator[int]) -> None:
-        for position in positions:
-            if self._stop.is_set() or self._drained():
+    async def _worker(self) -> None:
+        while not self._stop.is_set() and not self._drained():
+            request = await self._work.take()
+            if request is None:
                 return
-            await self._attempt(position)
+            await self._attempt(request)
 
     def _drained(self) -> bool:
         """Whether the time to start rollouts is over; what is in flight then may end, however long it takes."""
@@ -134,13 +145,11 @@ class Engine:
             log.warning("%s: %d in flight may still end", self.stopped_by, self._tally.in_flight)
         return self.stopped_by is not None
 
-    async def _attempt(self, position: int) -> None:
-        row, body = request(self._rows.line(position), self._ledger, position)
-        name = self._rows.server(position)
-        gate = self._gates[name]
+    async def _attempt(self, request: Request) -> None:
+        gate = self._gates[request.server]
         tries = 0
         while await gate.admitted() and not self._stop.is_set() and not self._drained():
-            answer, latency_s = await self._exchange(name, body)
+            answer, latency_s = await self._exchange(request)
             if isinstance(answer, NeverSent):
                 gate.trip(f"{answer.kind}: {answer.message}")
                 continue
@@ -150,77 +159,33 @@ class Engine:
                 gate.answered()
                 if answer.status in GATEWAY_STATUSES and tries < self._limits.gateway_retries:
                     gate.slow_down(self._gateway_delay(answer, tries))
-                    self._note(f"status {answer.status}", gate.url, "it is sent again after a while")
+                    self._notices.note(f"status {answer.status}", gate.url, "it is sent again after a while")
                     tries += 1
                     continue
-            await self._settle(position, row, gate.url, answer, latency_s)
+            self._deadline.note(latency_s)
+            self._end(await self._work.settle(request, answer, gate.url, latency_s))
             return
+        self._end(self._work.unsent(request, gate.gave_up))
 
-    async def _exchange(self, name: str, body: bytes) -> tuple[Exchange, float]:
+    def _end(self, refusal: str | None) -> None:
+        if refusal:
+            self.stop(refusal)
+
+    async def _exchange(self, request: Request) -> tuple[Exchange, float]:
         started = self._clock()
         self._tally.in_flight += 1
         try:
-            answer = await self._send(name, body)
+            answer = await self._send(request.server, request.body)
         finally:
             self._tally.in_flight -= 1
         self._tally.requests += not isinstance(answer, NeverSent)
         return answer, self._clock() - started
-
-    async def _settle(
-        self, position: int, row: Mapping[str, Any], url: str, answer: Answered | Broken, latency_s: float
-    ) -> None:
-        result = outcome(answer, row)
-        if result.infrastructure:
-            cause = answer.message if isinstance(answer, Broken) else f"status {answer.status}"
-            self._note(cause, url, f"class {result.failure_class}")
-            if not self._limits.route_failures_to_sidecar:
-                self.refused = self.refused or f"task {row[c.TASK]}, rollout {row[c.ROLLOUT]}: {cause} from {url}"
-                self.stop("a rollout failed, and route_failures_to_sidecar is off")
-                return
-        if result.destination is not Destination.NOWHERE:
-            await self._keep(result)
-        self._ledger.record(position, result)
-        self._tally.add(result, latency_s)
-        self._deadline.note(latency_s)
-
-    async def _keep(self, result: Outcome) -> None:
-        """Journal a record; on a full disk hold on to it, and to this worker, until there is room again."""
-        tries = 0
-        while True:
-            try:
-                self._store.append(result.destination, result.line)
-                return
-            except DiskFullError as error:
-                if tries == 0:
-                    log.error("the disk of %s is full; holding on to what was answered until there is room", error)
-                await asyncio.sleep(backoff(tries, DISK_FIRST_S, DISK_CAP_S, self._chance.random()))
-                tries += 1
 
     def _gateway_delay(self, answer: Answered, tries: int) -> float:
         asked = retry_after_s(answer.retry_after)
         if asked is not None:
             return min(asked, RETRY_AFTER_CAP_S)
         return backoff(tries, GATEWAY_FIRST_S, GATEWAY_CAP_S, self._chance.random())
-
-    def _note(self, cause: str, url: str, consequence: str) -> None:
-        """Log the first failure of each kind at once; the tally counts the rest."""
-        if (cause, url) not in self._seen and len(self._seen) < 100:
-            self._seen.add((cause, url))
-            log.warning("%s from %s: %s", cause, url, consequence)
-
-
-def request(line: bytes, ledger: Ledger, position: int) -> tuple[dict[str, Any], bytes]:
-    """The row as it is dispatched, and the body to send; the first attempt at a flat row sends the bytes of the plan."""
-    row = orjson.loads(line)
-    extra: dict[str, Any] = {}
-    if attempts := int(ledger.attempts[position]):
-        extra[c.ATTEMPT] = attempts
-    if ledger.reuse[position]:
-        extra[c.REUSE] = True
-    row |= extra
-    if taskset_of(row) is not None:
-        return row, orjson.dumps(episode_request(row))
-    return row, orjson.dumps(row) if extra else line
 
 
 def unknown_servers(needed: set[str], known: Mapping[str, str]) -> None:

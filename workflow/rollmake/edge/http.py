@@ -4,9 +4,10 @@ import asyncio
 import resource
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import aiohttp
+from yarl import URL
 
 from rollmake.core.errors import InputError
 from rollmake.core.outcome import Answered, Broken, Exchange, NeverSent
@@ -17,6 +18,7 @@ KEEPALIVE_S = 4.0
 SPARE_FILES = 64
 PROBE_TIMEOUT_S = 10.0
 ERROR_BYTES = 8192
+UNLIMITED = nullcontext()
 
 
 @asynccontextmanager
@@ -29,14 +31,15 @@ async def client(
         limit=0, keepalive_timeout=KEEPALIVE_S, ttl_dns_cache=60, socket_factory=keepalive_socket
     )
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s, sock_read=idle_timeout_s)
+    cookies = aiohttp.DummyCookieJar()
     async with aiohttp.ClientSession(
-        connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
+        connector=connector, timeout=timeout, cookie_jar=cookies, headers=HEADERS
     ) as session:
         yield session
 
 
 async def exchange(
-    session: aiohttp.ClientSession, url: str, body: bytes, *, timeout_s: float | None, max_bytes: int
+    session: aiohttp.ClientSession, url: URL, body: bytes, *, timeout_s: float | None, max_bytes: int
 ) -> Exchange:
     """POST `body` to `url` and read the whole reply; never raises for what the network or the server does.
 
@@ -45,17 +48,19 @@ async def exchange(
     """
     status = None
     try:
-        async with asyncio.timeout(timeout_s):
-            async with session.post(url, data=body, headers=HEADERS, allow_redirects=False) as response:
-                status = response.status
-                retry_after = response.headers.get("Retry-After")
-                if not 200 <= status < 300:
-                    return Answered(status, await _first(response, ERROR_BYTES), retry_after)
-                content = await _all(response, max_bytes)
-                if content is None:
-                    size = response.headers.get("Content-Length", f"more than {max_bytes}")
-                    return Broken("ResponseTooLarge", f"the reply has {size} bytes, allowed are {max_bytes}", status)
-                return Answered(status, content, retry_after)
+        async with (
+            asyncio.timeout(timeout_s) if timeout_s is not None else UNLIMITED,
+            session.post(url, data=body, allow_redirects=False) as response,
+        ):
+            status = response.status
+            retry_after = response.headers.get("Retry-After")
+            if not 200 <= status < 300:
+                return Answered(status, await _first(response, ERROR_BYTES), retry_after)
+            content = await _all(response, max_bytes)
+            if content is None:
+                size = response.headers.get("Content-Length", f"more than {max_bytes}")
+                return Broken("ResponseTooLarge", f"the reply has {size} bytes, allowed are {max_bytes}", status)
+            return Answered(status, content, retry_after)
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         return NeverSent(type(error).__name__, str(error))
     except TimeoutError as error:

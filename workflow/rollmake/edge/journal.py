@@ -103,7 +103,11 @@ class _Appender:
     def sync(self) -> None:
         if self._dirty and self._descriptor is not None:
             self._dirty = False
-            os.fsync(self._descriptor)
+            try:
+                os.fsync(self._descriptor)
+            except OSError:
+                self._dirty = True
+                raise
 
     def close(self) -> None:
         if self._descriptor is not None:

@@ -1,37 +1,25 @@
-"""The metrics of a run by its environment servers' own word, and the coverage that they rest on."""
+"""The metrics of a run, by its environment servers' own word or computed here, and the coverage that they rest on."""
 
-import asyncio
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import orjson
-import polars as pl
 
-from rollmake.core.aggregate import entry, refuse_empty
-from rollmake.core.contract import ROLLOUT, TASK, failures_path, materialized_path
+from rollmake.core.aggregate import GROUPS, entry, refuse_empty
+from rollmake.core.chosen import Chosen, chosen_metrics, require_fields
 from rollmake.core.coverage import coverage
-from rollmake.core.errors import DataError, ServerError
-from rollmake.core.imputation import Record, Scoring, stripped
+from rollmake.core.metrics import Scored
 from rollmake.core.routing import agent_of_server, label_runs
-from rollmake.core.shards import shard_names
 from rollmake.core.topology import decode_environment
-from rollmake.edge.files import write_atomic
-from rollmake.edge.journal import lines
-from rollmake.edge.metrics_client import server_metrics
-from rollmake.edge.plan import read_plan, table_path
-from rollmake.edge.servers import environment_servers
-from rollmake.edge.settings import environment_mapping
-from rollmake.edge.topology import server_addresses
+from rollmake.edge.files import replacing, write_atomic
+from rollmake.edge.metrics_file import write_entries
+from rollmake.edge.records import planned, repaired_shards
+from rollmake.edge.run_scores import RunScores
+from rollmake.edge.server_metrics import ServerMetrics
 
-HELP = "Have the environment servers score their rollouts, and say what the scores rest on."
-COLUMNS = ("task", "rollout", "shard", "server", "agent")
-REPAIR = "Collect and repair that shard again"
-# The environment server of each key of a shard.
-Servers = Mapping[tuple[int, int], str | None]
-log = logging.getLogger(__name__)
+HELP = "Score the rollouts of a run, and say what the scores rest on."
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,126 +33,94 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Annotated[Path, msgspec.Meta(description="coverage.json, to be written")]
 
 
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """Who computes the metrics, and the fields that the local backend looks at."""
+
+    backend: Literal["server", "local"]
+    score: str | None = None
+    answer_key: str | None = None
+    subset_key: str | None = None
+
+    @property
+    def chosen(self) -> Chosen:
+        """The fields, none of them where servers compute."""
+        return Chosen(self.score, self.answer_key, self.subset_key) if self.backend == "local" else Chosen()
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the config that this stage reads."""
 
+    metrics: Metrics
+    disable_aggregation: bool
     count_failure_classes_as_zero: list[str]
     count_missing_rollouts_as_zero: bool
+
+
+class LocalMetrics:
+    """The metrics of the default environment, from the scores of repaired shards; no server is needed."""
+
+    def __init__(self, files: Files, settings: Settings) -> None:
+        self._chosen = settings.metrics.chosen
+        self._run = RunScores(
+            planned(files.plan),
+            repaired_shards(files.plan, files.repaired),
+            count_classes=settings.count_failure_classes_as_zero,
+            count_missing=settings.count_missing_rollouts_as_zero,
+            texts=self._chosen.texts,
+            subset_key=self._chosen.subset_key,
+        )
+        self.states = self._run.states
+
+    def servers(self) -> list[str]:
+        """The environment servers that have something to score, sorted. Raises InputError for a field that none has."""
+        servers = self._run.impute()
+        if servers:
+            require_fields((self._run.scores(server) for server in servers), self._chosen)
+        return servers
+
+    def entries(self, labels: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """The entries of the aggregate file, in the order of `labels`."""
+        for server, label in labels.items():
+            whole = Scored(self._run.scores(server))
+            found = whole.overall(*chosen_metrics(whole.measured, self._chosen))
+            yield entry(server, label, found | {GROUPS: []}) | {GROUPS: whole.groups()}
 
 
 def run(files: Files, settings: Settings) -> None:
     """Write `files.coverage`, then the metrics of all environment servers to `files.output`.
 
-    Raises DataError for shards that are not what the plan owes, and if rollouts are owed but none has a result;
-    ServerError for a server that has no address or does not answer. The coverage is written before servers are asked.
+    With `disable_aggregation` the coverage is all; metrics that an earlier run left are removed. Raises DataError for
+    shards that are not what the plan owes, and if rollouts are owed but none has a result; ServerError for a server
+    that has no address or does not answer. The coverage is written before servers are asked.
     """
-    owed = planned(files.plan)
-    scoring = Scoring(
-        sent,
+    local = settings.metrics.backend == "local" or settings.disable_aggregation
+    work = LocalMetrics(files, settings) if local else server_metrics(files, settings)
+    numbers = coverage(work.states)
+    write_atomic(files.coverage, orjson.dumps(numbers, option=orjson.OPT_INDENT_2))
+    if settings.disable_aggregation:
+        files.output.unlink(missing_ok=True)
+        return
+    refuse_empty(numbers)
+    labels = labelled(files.environment_file, work.servers())
+    with replacing(files.output) as file:
+        write_entries(file, work.entries(labels))
+
+
+def server_metrics(files: Files, settings: Settings) -> ServerMetrics:
+    """The metrics that environment servers compute."""
+    return ServerMetrics(
+        planned(files.plan),
+        repaired_shards(files.plan, files.repaired),
         count_classes=settings.count_failure_classes_as_zero,
         count_missing=settings.count_missing_rollouts_as_zero,
+        environment=files.environment,
+        log=files.output.with_name("logs") / "aggregate_servers.log",
     )
-    shards = [files.repaired / name / "rollouts.jsonl" for name in shard_names(read_plan(files.plan).shards)]
-    for shard, servers in dealt(owed, shards):
-        take_records(shard, servers, scoring)
-    numbers = coverage(scoring.settle(owed))
-    write_atomic(files.coverage, orjson.dumps(numbers, option=orjson.OPT_INDENT_2))
-    refuse_empty(numbers)
-    for shard, servers in dealt(owed, shards):
-        impute(shard, servers, scoring)
-    entries = ask_servers(files, dict(scoring.items()))
-    write_atomic(files.output, orjson.dumps(entries, option=orjson.OPT_INDENT_2))
 
 
-def sent(record: Record) -> bytes:
-    """The JSON of what is sent of a record. It is a copy, since orjson's own bytes hold on to more than a kilobyte."""
-    return bytes(memoryview(orjson.dumps(stripped(record))))
-
-
-def planned(plan: Path) -> pl.DataFrame:
-    """What the plan owes: task, rollout, shard, server and agent. Raises DataError if its files are damaged or do not fit."""
-    table, expected = table_path(plan), read_plan(plan).rollouts
-    remedy = "Run the stage materialize again"
-    try:
-        owed = pl.read_parquet(table, columns=list(COLUMNS))
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"cannot be read: {error}", where=str(table), remedy=remedy) from None
-    if len(owed) != expected:
-        raise DataError(f"{len(owed)} rollouts, but {plan} has {expected}", where=str(table), remedy=remedy)
-    return owed
-
-
-def dealt(owed: pl.DataFrame, shards: list[Path]) -> Iterator[tuple[Path, Servers]]:
-    """Each shard's rollouts file, with the environment server of every rollout that the plan deals to it."""
-    by_shard = owed.select("shard", "task", "rollout", "server").partition_by("shard", as_dict=True, include_key=False)
-    nothing = owed.select("task", "rollout", "server").clear()
-    for index, shard in enumerate(shards):
-        rows = by_shard.get((index,), nothing)
-        yield shard, {(task, rollout): server for task, rollout, server in rows.iter_rows()}
-
-
-def take_records(shard: Path, servers: Servers, scoring: Scoring[bytes]) -> None:
-    """Read a shard's rollouts and sidecar into `scoring`."""
-    seen: set[tuple[int, int]] = set()
-    for place, key, record in records(shard, servers):
-        server = servers[key]
-        if key in seen or server is None:
-            found = "is there twice" if key in seen else "has no environment server in the plan"
-            raise DataError(f"the rollout of task {key[0]}, rollout {key[1]} {found}", where=place, remedy=REPAIR)
-        seen.add(key)
-        scoring.add_rollout(server, record)
-    for _, key, record in records(failures_path(shard), servers):
-        scoring.add_failure(servers[key], record)
-
-
-def impute(shard: Path, servers: Servers, scoring: Scoring[bytes]) -> None:
-    """Read a shard's materialized rows if any of its rollouts waits for one."""
-    if any((server, *key) in scoring.waiting for key, server in servers.items()):
-        for _, key, row in records(materialized_path(shard), servers):
-            scoring.impute(servers[key], row)
-
-
-def records(path: Path, servers: Servers) -> Iterator[tuple[str, tuple[int, int], Record]]:
-    """The place, key and content of each line of a repaired file, all of them owed. Raises DataError."""
-    if not path.is_file():
-        raise DataError("there is no such file", where=str(path), remedy="Repair that shard first")
-    for number, line in enumerate(lines(path), 1):
-        place = f"{path}:{number}"
-        try:
-            record = orjson.loads(line)
-            key = record[TASK], record[ROLLOUT]
-            owed = key in servers
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            raise DataError("this line is no record with indices", where=place, remedy=REPAIR) from None
-        if not owed:
-            found = f"the plan does not deal task {key[0]}, rollout {key[1]} to this shard"
-            raise DataError(found, where=place, remedy=REPAIR)
-        yield place, key, record
-
-
-def ask_servers(files: Files, items: Mapping[str, list[bytes]]) -> list[dict[str, Any]]:
-    """The entries of the aggregate file, sorted by server; nothing is started if there is nothing to score."""
-    if not items:
-        return []
-    topology = decode_environment(files.environment_file.read_bytes(), str(files.environment_file)).topology
-    labels = label_runs({server: agent_of_server(topology, server) for server in sorted(items)})
-    mapping = environment_mapping(files.environment)
-    with environment_servers(mapping, log=files.output.with_name("logs") / "aggregate_servers.log") as head:
-        addresses = server_addresses(mapping, head)
-        return [
-            entry(
-                server,
-                labels[server],
-                asyncio.run(server_metrics(server, address_of(server, addresses), items[server])),
-            )
-            for server in sorted(items)
-        ]
-
-
-def address_of(server: str, addresses: Mapping[str, str]) -> str:
-    """The address of an environment server. Raises ServerError if it has none."""
-    if server not in addresses:
-        known = ", ".join(sorted(addresses)) or "none"
-        where, remedy = f"environment server {server!r}", "Start it, or correct `environment` in the config"
-        raise ServerError(f"it has no address now; those that have are: {known}", where=where, remedy=remedy)
-    return addresses[server]
+def labelled(environment_file: Path, servers: list[str]) -> dict[str, str]:
+    """The label of each server in the aggregate file."""
+    if not servers:
+        return {}
+    topology = decode_environment(environment_file.read_bytes(), str(environment_file)).topology
+    return label_runs({server: agent_of_server(topology, server) for server in servers})

@@ -46,7 +46,7 @@ def run(files: Files, settings: Settings) -> None:
     present = pl.concat([_rollouts_index(path, shard) for shard, path in enumerate(rollouts)])
     failed = pl.concat([_failures_index(path, shard) for shard, path in enumerate(failures)])
     table = table_path(files.plan)
-    owed = pl.read_parquet(table, columns=["task", "rollout", "shard"])
+    owed = pl.read_parquet(table, columns=["task", "rollout", "shard", "server"])
     names = [(str(one), str(other)) for one, other in zip(rollouts, failures, strict=True)]
     counts = prove(owed, present, failed, plan=str(table), names=names)
     _merge(failures, failed, failures_path(files.output))

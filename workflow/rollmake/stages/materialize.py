@@ -19,7 +19,7 @@ from rollmake.core.findings import Findings
 from rollmake.core.inputs import Reading
 from rollmake.core.options import Options, check_options
 from rollmake.core.planning import Planner
-from rollmake.core.router import Router
+from rollmake.core.router import Router, unchecked_pairings
 from rollmake.core.rows import parse_row
 from rollmake.core.topology import Environment, decode_environment
 from rollmake.edge.files import replacing
@@ -28,9 +28,8 @@ from rollmake.edge.plan_table import write_table
 from rollmake.edge.templates import read_prompt, read_skills
 
 HELP = "Write one row for each rollout that is owed, and the plan that deals them to shards."
-OVERRIDE = "NEMO_GYM_ALLOW_UNSUPPORTED_PAIRING"
-# Pieces of lines that are written at once.
-BATCH = 2048
+# Bytes that are read or written at once.
+BLOCK = 1 << 20
 log = logging.getLogger(__name__)
 
 
@@ -91,7 +90,7 @@ def read_environment(path: Path) -> Environment:
 
 def expansion_of(settings: Settings, environment: Environment) -> Expansion:
     """The expansion that the options ask for."""
-    allowed = settings.allow_unsupported_pairing or os.environ.get(OVERRIDE, "").lower() not in ("", "0", "false")
+    allowed = unchecked_pairings(settings.allow_unsupported_pairing, os.environ)
     return Expansion(
         settings,
         Router(environment.topology, allow_unsupported_pairing=allowed),
@@ -112,7 +111,6 @@ def write_rollouts(
     files: Files, settings: Settings, expansion: Expansion, planner: Planner, output: IO[bytes], broken: Findings
 ) -> None:
     """Write the lines of all rollouts to `output`; what is no row is noted in `broken`."""
-    batch: list[bytes] = []
     for where, line in islice(read_lines(files.input), settings.limit or None):
         try:
             row, compact = parse_row(line)
@@ -120,11 +118,7 @@ def write_rollouts(
             broken.add_error(error, where)
             continue
         for copies in expansion.expand(line, row, compact, where):
-            batch += planner.add(copies)
-        if len(batch) >= BATCH:
-            output.write(b"".join(batch))
-            batch.clear()
-    output.write(b"".join(batch))
+            output.write(planner.add(copies))
 
 
 @contextmanager
@@ -159,8 +153,8 @@ def read_lines(paths: list[Path]) -> Iterator[tuple[str, bytes]]:
     for path in paths:
         reading, name = Reading(), str(path)
         with open_input(path) as file:
-            for raw in file:
-                for number, line in reading.split(raw):
+            while block := file.read(BLOCK) + file.readline():
+                for number, line in reading.split(block):
                     yield f"{name}:{number}", line
         for remark in reading.remarks():
             log.warning("%s: %s", name, remark)

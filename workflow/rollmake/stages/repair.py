@@ -4,7 +4,7 @@ import logging
 import os
 import tempfile
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -38,6 +38,9 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
         Path, msgspec.Meta(description="rollouts file of the shard; its siblings are found by their names")
     ]
     output: Annotated[Path, msgspec.Meta(description="repaired rollouts file; everything else is written beside it")]
+    texts: Annotated[
+        list[str], msgspec.Meta(description="fields that scores.parquet gets whatever they hold, as JSON")
+    ] = []
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +52,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Shard:
     """The index of a shard's files, the scalars of its rollouts, and the rows that its sidecar gains."""
 
-    def __init__(self, files: Mapping[Kind, Path], moved: IO[bytes], *, move_invalid_judges: bool) -> None:
+    def __init__(
+        self, files: Mapping[Kind, Path], moved: IO[bytes], texts: Sequence[str], *, move_invalid_judges: bool
+    ) -> None:
         """Read all files once; rows that move to the sidecar go to the file `moved` meanwhile."""
-        self.scores = ScoreBlocks()
+        self.scores = ScoreBlocks(texts)
         self.gained = Scan(Kind.FAILURES)
         self._moved = moved
         self._migration = JudgeMigration(has_deliverable) if move_invalid_judges else None
@@ -107,7 +112,7 @@ def run(files: Files, settings: Settings) -> None:
     files.output.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         moved = stack.enter_context(tempfile.TemporaryFile(dir=files.output.parent))
-        shard = Shard(sources, moved, move_invalid_judges=settings.retry_invalid_judge_responses)
+        shard = Shard(sources, moved, files.texts, move_invalid_judges=settings.retry_invalid_judge_responses)
         opened = {kind: stack.enter_context(_open(path)) for kind, path in sources.items()}
         reads = {kind: reader(file, moved) for kind, file in opened.items()}
         owed = shard.settle(reads)
@@ -164,6 +169,7 @@ def _facts(shard: Shard, sources: Mapping[Kind, Path], owed: np.ndarray | None) 
     successes, failures = np.concatenate(keys[Kind.ROLLOUTS]), np.concatenate(keys[Kind.FAILURES])
     return {
         "version": REPAIR_VERSION,
+        "source": str(sources[Kind.ROLLOUTS]),
         "files": {sources[kind].name: file_facts(shard.scans[kind], gained.get(kind, 0)) for kind in Kind},
         "keys": key_facts(successes, failures, owed),
     }

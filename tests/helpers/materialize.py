@@ -10,7 +10,7 @@ from rollmake.core.expand import Expansion
 from rollmake.core.options import Options
 from rollmake.core.planning import Planner
 
-SCHEMA = Path(__file__).parents[1] / "schemas" / "config.schema.yaml"
+SCHEMA = Path(__file__).parents[2] / "schemas" / "config.schema.yaml"
 
 
 def defaults():

@@ -1,0 +1,42 @@
+"""Bring the cluster up for the tests of this folder, and take it down after them."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helpers.servers import chaos_server
+from slurm.on_cluster import slurm
+
+CLUSTER = Path(__file__).parent / "cluster"
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.slurm)
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory):
+    """The cluster's folder; `DB=1` in the environment gives it accounting."""
+    folder = Path(os.environ.get("LAB") or tmp_path_factory.mktemp("cluster"))
+    environment = {**os.environ, "LAB": str(folder)}
+    subprocess.run([CLUSTER / "up.sh"], env=environment, check=True)
+    yield folder
+    subprocess.run([CLUSTER / "down.sh"], env=environment | {"WIPE": "0" if "LAB" in os.environ else "1"}, check=True)
+
+
+@pytest.fixture
+def cluster(lab):
+    """The cluster with all its daemons alive and without a job; it is cleared afterwards."""
+    subprocess.run([CLUSTER / "up.sh"], env={**os.environ, "LAB": str(lab)}, check=True, capture_output=True)
+    yield lab
+    slurm("scancel", "--user", "root")
+
+
+@pytest.fixture
+def server(tmp_path):
+    with chaos_server(tmp_path) as running:
+        yield running

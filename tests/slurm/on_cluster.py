@@ -1,0 +1,100 @@
+"""A run under real Snakemake on the real SLURM of tests/slurm/cluster, and what a test does to it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from faults.test_kills import Chaotic
+from helpers.servers import wait_until
+from helpers.workflow import ROOT, Workflow
+
+# Polling that suits tests; a real run asks SLURM less often.
+FAST = ["--slurm-init-seconds-before-status-checks", "6", "--seconds-between-status-checks", "1"]
+
+
+class SlurmWorkflow(Workflow):
+    """The project's Snakefile with profiles/slurm."""
+
+    words: tuple[str, ...] = ()
+
+    def command(self, *words):
+        base = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--configfile", "config.yaml"]
+        profile = ["--profile", ROOT / "profiles" / "slurm", *FAST, *self.words]
+        return [str(word) for word in (*base, *profile, *words)]
+
+
+class OnCluster(Chaotic):
+    """A run of `rows` with 2 repeats in 2 shards, one SLURM job each, against the misbehaving server."""
+
+    def __init__(self, folder, server, rows, *words, **options):
+        super().__init__(folder, server, rows, **options)
+        self.workflow = SlurmWorkflow(self.workflow.folder, **self.config)
+        self.workflow.words = words
+
+    @property
+    def config(self):
+        return yaml.safe_load((self.workflow.folder / "config.yaml").read_text())
+
+    def start(self):
+        """Start Snakemake, and wait until every shard's job has written rows and has requests in flight."""
+        snakemake = self.workflow.start()
+        wait_until(self.busy, "rows of every shard and requests in flight", timeout_s=120)
+        return snakemake
+
+    def busy(self):
+        journals = list(self.folder.glob("journal/*-of-*/rollouts.jsonl"))
+        return len(journals) == self.shards and all(path.stat().st_size for path in journals) and self.in_flight() > 0
+
+    @property
+    def shards(self):
+        return self.config["runs"]["chaos"]["shards"]
+
+    def said(self):
+        path = self.workflow.folder / "snakemake.out"
+        return path.read_text() if path.exists() else ""
+
+    def ends(self, snakemake, timeout_s=300):
+        """Wait for Snakemake to end well by itself, with nothing left to do."""
+        try:
+            assert snakemake.wait(timeout_s) == 0, self.said()
+        except subprocess.TimeoutExpired:
+            snakemake.send_signal(signal.SIGKILL)
+            raise AssertionError(f"Snakemake hangs:\n{self.said()}\n{slurm('squeue', '--states=all')}") from None
+        assert self.workflow.planned() == {}
+
+    def collections(self):
+        return [yaml.safe_load(path.read_text()) for path in sorted(self.folder.glob("shards/*/collection.json"))]
+
+
+def slurm(*words):
+    """What a SLURM command says."""
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def running():
+    """Ids and nodes of the running jobs, by their age."""
+    return [tuple(line.split()) for line in slurm("squeue", "-h", "-t", "R", "-S", "i", "-o", "%i %N").splitlines()]
+
+
+def processes_of(node):
+    """Process ids of everything that runs in jobs on `node`."""
+    wanted, found = f"SLURMD_NODENAME={node}".encode(), []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if wanted in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def kill(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue

@@ -1,0 +1,117 @@
+"""The work of a shard: its ledger says what to ask for, and what comes back is journalled before it counts."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import orjson
+
+from rollmake.core import contract as c
+from rollmake.core.backoff import backoff
+from rollmake.core.episodes import episode_request, taskset_of
+from rollmake.core.ledger import Ledger
+from rollmake.core.outcome import Answered, Broken, Destination, Outcome, outcome
+from rollmake.core.tally import Tally
+from rollmake.edge.engine import Notices, Request
+from rollmake.edge.journal import DiskFullError
+
+log = logging.getLogger(__name__)
+DISK_FIRST_S, DISK_CAP_S = 0.5, 10.0
+
+
+class Store(Protocol):
+    """Where records go: the journal."""
+
+    def append(self, destination: Destination, line: bytes) -> None:
+        """Keep one line; raises DiskFullError."""
+
+
+class Rows(Protocol):
+    """The shard's rows, read when they are needed."""
+
+    def line(self, position: int) -> bytes:
+        """The materialized row at a position, as it is sent."""
+
+    def server(self, position: int) -> str:
+        """The name of the environment server that answers it."""
+
+
+class ShardWork:
+    """Brings the ledger of a shard forward, see `engine.Work`.
+
+    Without `route_failures_to_sidecar` the first infrastructure failure is not kept but named by `refused`, and ends it.
+    """
+
+    def __init__(
+        self, rows: Rows, ledger: Ledger, tally: Tally, store: Store, *, route_failures_to_sidecar: bool
+    ) -> None:
+        self._rows, self._ledger, self._tally, self._store = rows, ledger, tally, store
+        self._routes_failures = route_failures_to_sidecar
+        self._positions: Iterator[int] = iter(())
+        self._chance = random.Random()
+        self._notices = Notices()
+        self.refused: str | None = None
+
+    def start_pass(self, lost: set[str]) -> int:
+        """Go over everything that is owed and whose server is not lost; returns how much that is."""
+        todo = self._ledger.to_dispatch().tolist()
+        if lost:
+            todo = [position for position in todo if self._rows.server(position) not in lost]
+        self._positions = iter(todo)
+        return len(todo)
+
+    async def take(self) -> Request | None:
+        """The next row of the pass as its next attempt is sent, None at its end."""
+        position = next(self._positions, None)
+        if position is None:
+            return None
+        row, body = request(self._rows.line(position), self._ledger, position)
+        return Request(position, row, self._rows.server(position), body)
+
+    def unsent(self, request: Request, lost: str | None) -> str | None:
+        """Nothing to do: it is owed as before."""
+
+    async def settle(self, request: Request, answer: Answered | Broken, url: str, latency_s: float) -> str | None:
+        """Journal the record, then count it; returns why the shard ends here, if it does."""
+        result = outcome(answer, request.row)
+        if result.infrastructure:
+            cause = answer.message if isinstance(answer, Broken) else f"status {answer.status}"
+            self._notices.note(cause, url, f"class {result.failure_class}")
+            if not self._routes_failures:
+                task, rollout = request.row[c.TASK], request.row[c.ROLLOUT]
+                self.refused = self.refused or f"task {task}, rollout {rollout}: {cause} from {url}"
+                return "a rollout failed, and route_failures_to_sidecar is off"
+        if result.destination is not Destination.NOWHERE:
+            await self._keep(result)
+        self._ledger.record(request.position, result)
+        self._tally.add(result, latency_s)
+        return None
+
+    async def _keep(self, result: Outcome) -> None:
+        """Journal a record; on a full disk hold on to it, and to this worker, until there is room again."""
+        tries = 0
+        while True:
+            try:
+                self._store.append(result.destination, result.line)
+                return
+            except DiskFullError as error:
+                if tries == 0:
+                    log.error("the disk of %s is full; holding on to what was answered until there is room", error)
+                await asyncio.sleep(backoff(tries, DISK_FIRST_S, DISK_CAP_S, self._chance.random()))
+                tries += 1
+
+
+def request(line: bytes, ledger: Ledger, position: int) -> tuple[dict[str, Any], bytes]:
+    """The row as it is dispatched, and the body to send; the first attempt at a flat row sends the bytes of the plan."""
+    row = orjson.loads(line)
+    extra: dict[str, Any] = {}
+    if attempts := int(ledger.attempts[position]):
+        extra[c.ATTEMPT] = attempts
+    if ledger.reuse[position]:
+        extra[c.REUSE] = True
+    row |= extra
+    if taskset_of(row) is not None:
+        return row, orjson.dumps(episode_request(row))
+    return row, orjson.dumps(row) if extra else line

@@ -1,0 +1,7 @@
+"""The Python library: rows of your own -> rollouts, without files."""
+
+from rollmake.library.examples import preprocess_examples
+from rollmake.library.rollouts import run_examples
+from rollmake.library.types import Rollout, RolloutError
+
+__all__ = ["Rollout", "RolloutError", "preprocess_examples", "run_examples"]

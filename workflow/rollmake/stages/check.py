@@ -1,0 +1,44 @@
+"""The proof that every rollout that is owed has a result, for runs that must be complete."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import orjson
+
+from rollmake.core.coverage import incomplete
+from rollmake.core.errors import DataError
+from rollmake.edge.files import write_atomic
+from rollmake.edge.run_files import required
+
+HELP = "Fail unless every rollout of a run has a result."
+
+
+class Files(msgspec.Struct, frozen=True, kw_only=True):
+    """What the check reads and writes."""
+
+    coverage: Annotated[Path, msgspec.Meta(description="coverage.json of the run")]
+    output: Annotated[Path, msgspec.Meta(description="complete.json, written only if the run is complete")]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The check has no options."""
+
+
+def run(files: Files, settings: Settings) -> None:
+    """Write `files.output`. Raises DataError, and removes an older one, if a rollout is owed that has no result.
+
+    What counts for the score although it failed or left no row has no result.
+    """
+    numbers = required(files.coverage)
+    try:
+        lacking = incomplete(numbers)
+    except (KeyError, TypeError) as error:
+        found = f"it does not hold what it must ({error!r})"
+        raise DataError(found, where=str(files.coverage), remedy="Run the stage aggregate again") from None
+    if lacking:
+        files.output.unlink(missing_ok=True)
+        remedy = "Run snakemake again for what is missing; the sidecar says why others failed"
+        raise DataError(f"the run is not complete: {lacking}", where=str(files.coverage), remedy=remedy)
+    facts = {"version": 1, "expected": numbers["expected"], "answered": numbers["answered"]}
+    write_atomic(files.output, orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n")
