@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 CORES ?= 2
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test test-slurm lint docs clean
 
 .venv/.ready: envs/lock.txt pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -23,6 +23,12 @@ demo: .venv/.ready
 
 test: .venv/.ready
 	$(BIN)/pytest --numprocesses $(CORES)
+
+# Needs root and apt: installs SLURM, brings it up and takes it down. `DB=1` gives it accounting; `SELECT=slurm_quick` is
+# what CI runs.
+SELECT ?= slurm
+test-slurm: .venv/.ready
+	$(BIN)/pytest -m $(SELECT) tests/slurm
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

@@ -18,6 +18,19 @@ rule all:
         final_targets(),
 
 
+# Under a cluster's profile only what grows with the rollouts of a shard is a job of the cluster: collect and repair.
+localrules:
+    environment,
+    materialize,
+    concatenate,
+    adopt,
+    aggregate,
+    statistics,
+    compare,
+    check,
+    report,
+
+
 include: "workflow/rules/environment.smk"
 include: "workflow/rules/materialize.smk"
 include: "workflow/rules/collect.smk"

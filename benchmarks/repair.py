@@ -21,6 +21,7 @@ from rollmake.stages import concatenate, repair
 SHARDS, REPEATS, ROUNDS = 4, 4, 5
 # Times of the plain loop over ours.
 GOALS = {"repair": 0.5, "concatenate": 2.0}
+PLAN = {"task": pl.Int64, "rollout": pl.Int64, "shard": pl.Int32, "server": pl.String}
 
 
 def rollout(task: int, index: int, size: int) -> dict:
@@ -73,10 +74,13 @@ def write_shards(folder: Path, rows: int, size: int) -> list[Path]:
         plan.write_bytes(b"".join(b'{"_ng_task_index":%d,"_ng_rollout_index":%d}\n' % key for key in sorted(own)))
         paths.append(path)
     keys.sort()
-    columns = {"task": [t for t, _ in keys], "rollout": [r for _, r in keys], "shard": [t % SHARDS for t, _ in keys]}
-    pl.DataFrame(columns, schema={"task": pl.Int64, "rollout": pl.Int64, "shard": pl.Int32}).write_parquet(
-        folder / "plan.parquet"
-    )
+    columns = {
+        "task": [t for t, _ in keys],
+        "rollout": [r for _, r in keys],
+        "shard": [t % SHARDS for t, _ in keys],
+        "server": "server",
+    }
+    pl.DataFrame(columns, schema=PLAN).write_parquet(folder / "plan.parquet")
     counts = {"shards": SHARDS, "tasks": rows // REPEATS, "rollouts": len(keys), "materialized_bytes": 0}
     plan = Plan(version=PLAN_VERSION, **counts, digest="0" * 32, environment="")
     (folder / "plan.json").write_bytes(msgspec.json.encode(plan))

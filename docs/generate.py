@@ -32,7 +32,7 @@ def kind(part: dict[str, Any]) -> str:
     if "const" in part:
         return f"`{part['const']}`"
     if "enum" in part:
-        return " or ".join(f"`{value}`" for value in part["enum"])
+        return " or ".join(f"`{'null' if value is None else value}`" for value in part["enum"])
     types = part.get("type", "mapping" if "$ref" in part else "any")
     text = " or ".join([types] if isinstance(types, str) else types)
     return text.replace("object", "mapping").replace("array", "list").replace("string", "text")

@@ -109,14 +109,16 @@ def test_broken_yaml_is_refused_with_its_line():
 
 def test_every_option_names_its_stage_and_whether_it_changes_a_result():
     for name, option in schema("config")["$defs"]["options"]["properties"].items():
-        if name not in {"environment", "input"}:
+        if name not in ("environment", "input", *READ_BY_RULES):
             assert isinstance(option["x-result"], bool), name
             assert option["description"].endswith("."), name
             named = [option["x-stage"]] if isinstance(option["x-stage"], str) else option["x-stage"]
             assert set(named) <= set(STAGES_WITH_OPTIONS), name
 
 
-STAGES_WITH_OPTIONS = ("materialize", "collect", "seal", "repair", "aggregate")
+# What says which rules there are for a run.
+READ_BY_RULES = ("input_glob", "merge_shards", "require_complete")
+STAGES_WITH_OPTIONS = ("materialize", "collect", "seal", "repair", "aggregate", "statistics")
 
 
 @pytest.mark.parametrize("stage", STAGES_WITH_OPTIONS)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from rollmake.core.coverage import LISTED_KEYS, State, coverage, states
+from rollmake.core.coverage import LISTED_KEYS, State, coverage, incomplete, states
 
 SCHEMA = Path(__file__).parents[2] / "schemas" / "coverage.schema.yaml"
 VALIDATOR = Draft202012Validator(yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollmake.core.outcome import STAMPS, Answered, Broken, Destination, error_body, outcome, spliced, stamps
+from rollmake.core.outcome import (
+    STAMPS,
+    Answered,
+    Broken,
+    Destination,
+    Failed,
+    error_body,
+    outcome,
+    reading,
+    spliced,
+    stamps,
+)
 
 ROW = {
     "responses_create_params": {"input": "q"},
@@ -170,3 +181,31 @@ def test_an_error_body_is_cut_by_characters():
     assert error_body("é".encode() * 2000) == "é" * 2000
     assert error_body("é".encode() * 2001) == "é" * 2000 + "…"
     assert error_body(b"\xff!") == "�!"
+
+
+def test_a_reading_has_no_stamps_and_the_bytes_that_came():
+    body = b'{"reward": 1, "_ng_task_index": 9}'
+    assert reading(Answered(200, body), ROW) == ({"reward": 1, "_ng_task_index": 9}, body)
+    assert json.loads(outcome(Answered(200, body), ROW).line) == {"reward": 1, **MARKS}
+
+
+def test_the_reading_of_an_episode_is_its_record():
+    identity = {"taskset": "t", "task_id": "1"}
+    row = {"task_id": identity, "task_input": {}, "_ng_task_index": 0, "_ng_rollout_index": 0}
+    reply = {"episode_id": {}, "task_id": identity, "result": {"reward": 1.0}, "failure": None}
+    assert reading(Answered(200, json.dumps(reply).encode()), row) == ({"reward": 1.0, "_ng_task_id": identity}, b"")
+    unusable = reading(Answered(200, json.dumps({**reply, "result": {"_ng_x": 1}}).encode()), row)
+    assert isinstance(unusable, Failed)
+    assert (unusable.kind, unusable.status, unusable.failure_class) == ("ValueError", 200, "agent_run_error")
+
+
+@pytest.mark.parametrize(
+    "exchange",
+    [Broken("Reset", "gone"), Answered(500, b"boom"), Answered(200, b"{"), Answered(204, b""), Answered(200, b"[]")],
+)
+def test_what_has_no_reading_is_the_sidecar_row_with_stamps(exchange):
+    failed = reading(exchange, ROW)
+    assert isinstance(failed, Failed)
+    result = outcome(exchange, ROW)
+    assert json.loads(result.line) == {**failed.fields, **MARKS}
+    assert (result.failure_class, result.infrastructure) == (failed.failure_class, True)

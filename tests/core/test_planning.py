@@ -30,7 +30,7 @@ def planned(copies, shards=3, environment=""):
     """A planner with these rows, whose rollouts count up for each task, and their lines."""
     planner, following, lines = Planner(shards, environment), Counter(), b""
     for row, task, count, server, agent in copies:
-        lines += b"".join(planner.add(Copies(row, task, following[task], count, server, agent)))
+        lines += planner.add(Copies(row, task, following[task], count, server, agent))
         following[task] += count
     return planner, lines
 

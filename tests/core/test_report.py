@@ -8,7 +8,7 @@ from rollmake.core import report
 from rollmake.core.errors import DataError
 
 COUNT = st.integers(0, 50)
-NUMBERS = {"expected": 10, "scored": 4, "unscored": 1, "masked": 1, "imputed": 0, "missing": 1}
+NUMBERS = {"expected": 10, "scored": 4, "unscored": 1, "masked": 1, "imputed": 0, "missing": 1, "unrouted": 0}
 NUMBERS |= {"failed_by_class": {"b": 1, "a": 1, "worst": 1}}
 COLLECTION = {
     "owed": 10,
@@ -28,7 +28,7 @@ def entry(server="s", **metrics):
 @given(COUNT, COUNT, COUNT, COUNT, st.dictionaries(st.text(max_size=3), COUNT, max_size=4))
 def test_segments_add_up_to_what_was_expected(scored, unscored, masked, missing, failed):
     expected = scored + unscored + masked + missing + sum(failed.values())
-    counts = {"scored": scored, "unscored": unscored, "masked": masked, "missing": missing, "imputed": 0}
+    counts = {"scored": scored, "unscored": unscored, "masked": masked, "missing": missing, "imputed": 0, "unrouted": 0}
     basis = report.basis(counts | {"expected": expected, "failed_by_class": failed})
     assert sum(segment.count for segment in basis.segments) == expected
     assert sum(segment.percent for segment in basis.segments) == pytest.approx(100 if expected else 0)

@@ -10,7 +10,7 @@ import pytest
 from rollmake.core.deadline import Deadline
 from rollmake.core.ledger import Ledger
 from rollmake.core.outcome import Answered, Broken, Destination, NeverSent
-from rollmake.core.settlement import KEY, failure_facts, settlement, success_facts
+from rollmake.core.settlement import KEY, failure_facts, success_facts
 from rollmake.core.tally import Tally
 from rollmake.edge.engine import Engine, Limits, unknown_servers
 from rollmake.edge.gate import Gate
@@ -66,7 +66,7 @@ class Bench:
         margin=None,
     ):
         owed = pl.DataFrame([(i, 0) for i in range(count)], schema=KEY, orient="row")
-        self.ledger = Ledger(settlement(owed, success_facts([]), failure_facts(failures)), limit)
+        self.ledger = Ledger(owed, success_facts([]), failure_facts(failures), limit)
         self.rows, self.store, self.tally = Rows(count), Store(full), Tally()
         self.script = {task: list(answers) for task, answers in (script or {}).items()}
         self.asked, self.in_flight, self.most = [], 0, 0

@@ -1,5 +1,6 @@
 """What tests of materialize share: the defaults of its options, and a topology with an agent or two."""
 
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from rollmake.core.planning import Planner
 SCHEMA = Path(__file__).parents[2] / "schemas" / "config.schema.yaml"
 
 
+@cache
 def defaults():
     """The options of materialize, as the schema has them."""
     options = yaml.safe_load(SCHEMA.read_text())["$defs"]["options"]["properties"]
@@ -47,5 +49,5 @@ def expand(rows, *, router=None, prompt=None, skills=None, **given):
     for number, row in enumerate(rows, 1):
         line = orjson.dumps(row)
         for copies in expansion.expand(line, row, line, f"tasks.jsonl:{number}"):
-            lines.append(b"".join(planner.add(copies)))
+            lines.append(planner.add(copies))
     return expansion, [orjson.loads(line) for line in b"".join(lines).split(b"\n")[:-1]]

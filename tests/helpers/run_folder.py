@@ -147,7 +147,7 @@ def _repair(kept):
     rollouts = file | {"lines": kept + 3, "removed": {"torn": 1, "duplicate": 2}, "changed": {"white_space": 1}}
     files = {"rollouts.jsonl": rollouts, "rollouts_failures.jsonl": file, "rollouts_materialized_inputs.jsonl": file}
     keys = {"owed": kept, "succeeded": kept, "failed": 0, "recovered": 0, "missing": 0}
-    return {"version": 1, "files": files, "keys": keys}
+    return {"version": 1, "source": "rollouts.jsonl", "files": files, "keys": keys}
 
 
 def _coverage(tasks, repeats, rewards, classes):

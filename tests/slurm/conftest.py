@@ -12,12 +12,6 @@ from slurm.on_cluster import slurm
 CLUSTER = Path(__file__).parent / "cluster"
 
 
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.slurm)
-
-
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory):
     """The cluster's folder; `DB=1` in the environment gives it accounting."""

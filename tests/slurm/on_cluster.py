@@ -13,27 +13,31 @@ from helpers.servers import wait_until
 from helpers.workflow import ROOT, Workflow
 
 # Polling that suits tests; a real run asks SLURM less often.
-FAST = ["--slurm-init-seconds-before-status-checks", "6", "--seconds-between-status-checks", "1"]
+POLLING = {
+    "slurm": ["--slurm-init-seconds-before-status-checks", "12", "--seconds-between-status-checks", "1"],
+    "cluster-generic": ["--seconds-between-status-checks", "1"],
+}
 
 
-class SlurmWorkflow(Workflow):
-    """The project's Snakefile with profiles/slurm."""
+class ClusterWorkflow(Workflow):
+    """The project's Snakefile with a profile for clusters, in a folder that has `profiles` as the checkout has."""
 
-    words: tuple[str, ...] = ()
+    def __init__(self, folder, profile, words, config):
+        super().__init__(folder, **config)
+        self.words = ["--profile", f"profiles/{profile}", *POLLING[profile], *words]
+        (folder / "profiles").symlink_to(ROOT / "profiles")
 
     def command(self, *words):
         base = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--configfile", "config.yaml"]
-        profile = ["--profile", ROOT / "profiles" / "slurm", *FAST, *self.words]
-        return [str(word) for word in (*base, *profile, *words)]
+        return [str(word) for word in (*base, *self.words, *words)]
 
 
 class OnCluster(Chaotic):
     """A run of `rows` with 2 repeats in 2 shards, one SLURM job each, against the misbehaving server."""
 
-    def __init__(self, folder, server, rows, *words, **options):
+    def __init__(self, folder, server, rows, *words, profile="slurm", **options):
         super().__init__(folder, server, rows, **options)
-        self.workflow = SlurmWorkflow(self.workflow.folder, **self.config)
-        self.workflow.words = words
+        self.workflow = ClusterWorkflow(self.workflow.folder, profile, words, self.config)
 
     @property
     def config(self):
@@ -56,6 +60,10 @@ class OnCluster(Chaotic):
     def said(self):
         path = self.workflow.folder / "snakemake.out"
         return path.read_text() if path.exists() else ""
+
+    def job_logs(self):
+        """What the running and failed jobs said."""
+        return "".join(path.read_text() for path in self.workflow.folder.glob(".snakemake/slurm_logs/**/*.log"))
 
     def ends(self, snakemake, timeout_s=300):
         """Wait for Snakemake to end well by itself, with nothing left to do."""

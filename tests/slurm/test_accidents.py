@@ -13,6 +13,8 @@ from faults.test_kills import PARALLEL, Chaotic, rows
 from helpers.servers import TESTS, wait_until
 from slurm.on_cluster import OnCluster, kill, processes_of, running, slurm
 
+pytestmark = pytest.mark.slurm
+
 
 @pytest.mark.slurm_quick
 def test_a_shard_larger_than_its_allocation_is_a_chain_of_jobs(tmp_path, server, cluster):
@@ -21,6 +23,7 @@ def test_a_shard_larger_than_its_allocation_is_a_chain_of_jobs(tmp_path, server,
     rollouts, failures = run.check(repeated=0)
     assert (len(rollouts), failures) == (48, [])
     assert chain_links(run) == [2, 2]
+    (tmp_path / "alone").mkdir()
     alone = Chaotic(tmp_path / "alone", server, rows(24, wait=0))
     alone.finish()
     for name in ("rollouts.jsonl", "coverage.json", "rollouts_aggregate_metrics.json"):
@@ -50,6 +53,17 @@ def test_snakemake_is_killed_while_its_jobs_go_on(tmp_path, server, cluster):
     run.ends(run.workflow.start())
     rollouts, _ = run.check(repeated=0)
     assert len(rollouts) == 40
+
+
+def test_another_executor_is_another_profile(tmp_path, server, cluster):
+    options = {"dispatch_budget_s": 6, "drain_margin_s": 0.5, "grace_s": 3}
+    run = OnCluster(tmp_path, server, rows(24, wait=1), profile="cluster-generic", **options)
+    snakemake = run.start()
+    slurm("scancel", running()[0][0])
+    run.ends(snakemake)
+    rollouts, _ = run.check(repeated=PARALLEL)
+    assert len(rollouts) == 48
+    assert max(chain_links(run)) > 1
 
 
 def test_the_time_limit_of_the_allocation_is_the_budget(tmp_path, server, cluster):
@@ -135,6 +149,13 @@ def test_slurmctld_dies_and_comes_back(tmp_path, server, cluster):
     assert len(rollouts) == 32
 
 
+def fill(path):
+    """Write until the disk is full."""
+    with path.open("wb", buffering=0) as file:
+        while file.write(b"x" * 4096):
+            pass
+
+
 @contextmanager
 def small_disk(folder, kib):
     """A file system of its own for `folder`."""
@@ -151,13 +172,9 @@ def test_a_full_scratch_disk_that_is_emptied_again(tmp_path, server, cluster):
         run = OnCluster(tmp_path, server, rows(24, wait=0.5), shards=1)
         snakemake = run.start()
         ballast = run.workflow.results / "ballast"
-        with pytest.raises(OSError, match="No space left"), ballast.open("wb", buffering=0) as file:
-            while file.write(b"x" * 4096):
-                pass
-        log = run.folder / "logs" / "collect" / "0000-of-0001.log"
-        wait_until(
-            lambda: "No space left" in log.read_text() or "disk is full" in log.read_text(), "the collector notices"
-        )
+        with pytest.raises(OSError, match="No space left"):
+            fill(ballast)
+        wait_until(lambda: "is full" in run.job_logs(), "the collector notices")
         ballast.unlink()
         run.ends(snakemake)
         rollouts, failures = run.check(repeated=PARALLEL)

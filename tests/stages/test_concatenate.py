@@ -17,8 +17,8 @@ def write_plan(folder, keys, count, **changes):
     """plan.json and plan.parquet that owe `keys`, a task's rollouts in shard task modulo `count`."""
     tasks, rollouts = [task for task, _ in keys], [rollout for _, rollout in keys]
     frame = pl.DataFrame(
-        {"task": tasks, "rollout": rollouts, "shard": [task % count for task in tasks]},
-        schema={"task": pl.Int64, "rollout": pl.Int64, "shard": pl.Int32},
+        {"task": tasks, "rollout": rollouts, "shard": [task % count for task in tasks], "server": "s"},
+        schema={"task": pl.Int64, "rollout": pl.Int64, "shard": pl.Int32, "server": pl.String},
     )
     folder.mkdir(parents=True, exist_ok=True)
     frame.write_parquet(folder / "plan.parquet")

@@ -32,6 +32,8 @@ STAGES = (
     "report",
     "serve",
     "status",
+    "plan",
+    "doctor",
     "watch",
     "fsck",
 )

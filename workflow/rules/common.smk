@@ -1,4 +1,5 @@
 # What all rules share: the checked config, the names of files, and the options of a run as flags of its commands.
+import os
 import re
 import shlex
 from pathlib import Path
@@ -9,11 +10,17 @@ from rollmake.core.scan import files_of
 from rollmake.core.shards import parse_shard, shard_names
 from rollmake.edge.globs import external_shards
 from rollmake.edge.settings import as_text, flags, load_config
+from rollmake.edge.tasks import find, found_files
 
 try:
     CONFIG = load_config(config, [Path(file) for file in workflow.configfiles])
 except RollmakeError as error:
     raise WorkflowError(f"config: {error}") from None
+
+# What the SLURM executor calls: its `squeue` says that pre-emption cancelled a job in words that the executor understands.
+SLURM_COMMANDS = f"{workflow.basedir}/profiles/slurm/bin"
+if SLURM_COMMANDS not in os.environ["PATH"].split(os.pathsep):
+    os.environ["PATH"] = f"{SLURM_COMMANDS}{os.pathsep}{os.environ['PATH']}"
 
 RESULTS = CONFIG["results"]
 RUNS = CONFIG["runs"]
@@ -118,10 +125,29 @@ def topology_file(wildcards):
     return RUNS[wildcards.run]["environment"].get("topology", [])
 
 
-def input_files(wildcards):
-    """The tasks of a run."""
-    files = RUNS[wildcards.run]["input"]
-    return [files] if isinstance(files, str) else files
+def task_files(wildcards):
+    """The tasks of a run. Of a split those that are there: what is missing is told by the stage, with its server."""
+    run = RUNS[wildcards.run]
+    if run["split"] is not None:
+        return found_files(Path(checkpoints.environment.get(run=wildcards.run).output[0]), run["split"])
+    files = [run["input"]] if isinstance(run["input"], str) else run["input"]
+    return [str(find(file) or file) for file in files]
+
+
+def input_words(wildcards, input):
+    """The tasks of a run as words of the command; those of a split it finds itself."""
+    return "" if RUNS[wildcards.run]["split"] is not None else shlex.join(["--input", *input.tasks])
+
+
+def prompt_file(wildcards):
+    """The prompt of a run, if it has one."""
+    return RUNS[wildcards.run]["prompt_config"] or []
+
+
+def skill_files(wildcards):
+    """Everything in the folder of skills of a run, if it has one."""
+    folder = RUNS[wildcards.run]["skills"]
+    return sorted(str(path) for path in Path(folder).rglob("*") if path.is_file()) or folder if folder else []
 
 
 def environment(wildcards):

@@ -1,5 +1,5 @@
-# Which servers there are, and how rows are routed to them.
-rule environment:
+# Which servers there are, and how rows are routed to them. The tasks of a run with `split` are known only after it.
+checkpoint environment:
     input:
         topology=topology_file,
     output:

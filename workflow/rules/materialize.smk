@@ -1,7 +1,9 @@
 # Which rollouts are owed, and in which shard.
 rule materialize:
     input:
-        tasks=input_files,
+        tasks=task_files,
+        prompt=prompt_file,
+        skills=skill_files,
         environment=below("environment.json"),
     output:
         rows=below("rollouts_materialized_inputs.jsonl"),
@@ -14,7 +16,8 @@ rule materialize:
     conda:
         "../../envs/rollmake.yaml"
     params:
+        tasks=input_words,
         options=result_flags("materialize"),
     shell:
-        "exec rollmake materialize --input {input.tasks:q} --environment-file {input.environment:q}"
+        "exec rollmake materialize {params.tasks} --environment-file {input.environment:q}"
         " --output {output.rows:q} --plan {output.plan:q} {params.options} --log {log:q}"

@@ -23,7 +23,7 @@ def run(input, topology):
     for number, row in enumerate(islice(input["rows"], options.limit or None), 1):
         line = orjson.dumps(row)
         for copies in expansion.expand(line, row, line, f"tasks.jsonl:{number}"):
-            lines += b"".join(planner.add(copies)).split(b"\n")[:-1]
+            lines += planner.add(copies).split(b"\n")[:-1]
     raise_all(expansion.problems())
     if options.interleave_repeats:
         lines = [lines[place] for place in planner.interleaved()]

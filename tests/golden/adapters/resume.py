@@ -6,7 +6,7 @@ import polars as pl
 
 from rollmake.core.contract import ROLLOUT, TASK
 from rollmake.core.ledger import Ledger
-from rollmake.core.settlement import KEY, failure_facts, max_attempts, settlement, success_facts
+from rollmake.core.settlement import KEY, failure_facts, max_attempts, success_facts
 from rollmake.edge.shard_work import request
 
 
@@ -20,7 +20,9 @@ def run(input, topology):
     owed = pl.DataFrame([(row[TASK], row[ROLLOUT]) for row in rows], schema=KEY, orient="row")
     failures = failure_facts(lines(input["failures"]), config.get("retry_terminal_timeouts", False))
     ledger = Ledger(
-        settlement(owed, success_facts(lines(input["rollouts"])), failures),
+        owed,
+        success_facts(lines(input["rollouts"])),
+        failures,
         max_attempts(config.get("max_attempts"), input["env"]),
         longest_first=config.get("dispatch_longest_first", False),
     )

@@ -33,7 +33,11 @@ def ratio_intervals(above: Floats, below: Floats, *, binary: bool = False, seed:
     if tasks < 2:
         return [Interval(float(one), np.nan, np.nan) for one in estimates]
     tail = expanded_tail(tasks)
-    low, high = np.nanquantile(draws(above, below, seed), [tail, 1 - tail], axis=0)
+    known = below.any(axis=0)
+    low, high = bounds = np.full((2, len(estimates)), np.nan)
+    if known.any():
+        drawn = draws(above[:, known], below[:, known], seed)
+        bounds[:, known] = np.nanquantile(drawn, [tail, 1 - tail], axis=0)
     found = [Interval(*map(float, one)) for one in zip(estimates, low, high, strict=True)]
     if not binary:
         return found

@@ -28,9 +28,14 @@ def compare(first: pl.DataFrame, second: pl.DataFrame) -> list[dict[str, Any]]:
         pairs = [(names[0][0], names[1][0])]
     if not pairs:
         listed = " and ".join(", ".join(some) or "none" for some in names)
-        raise DataError(f"the runs have no environment server in common, but {listed}", remedy="Compare runs of one kind")
+        raise DataError(
+            f"the runs have no environment server in common, but {listed}", remedy="Compare runs of one kind"
+        )
     return [
-        {"servers": list(pair), **paired(*(frame.filter(server=name) for frame, name in zip((first, second), pair, strict=True)))}
+        {
+            "servers": list(pair),
+            **paired(*(frame.filter(server=name) for frame, name in zip((first, second), pair, strict=True))),
+        }
         for pair in pairs
     ]
 

@@ -10,6 +10,8 @@ from jsonschema.exceptions import ValidationError
 from rollmake.core.errors import InputError, raise_all
 
 Json = dict[str, Any]
+# What may name the tasks of a run.
+TASKS = ("input", "split", "input_glob")
 
 
 def resolve(config: Json, schema: Json) -> Json:
@@ -28,15 +30,25 @@ def resolve(config: Json, schema: Json) -> Json:
             raise InputError(
                 "the run has no environment", where=f"runs.{name}", remedy="Add `environment`, at the top or to the run"
             )
-        if ("input" in run) == (run["input_glob"] is not None):
-            found = "the run has both input and input_glob" if "input" in run else "the run has no input"
-            remedy = "Name either `input`, a JSONL file of tasks, or `input_glob`, rollouts that exist already"
-            raise InputError(found, where=f"runs.{name}", remedy=remedy)
+        run |= _tasks(own, run, f"runs.{name}")
         runs[name] = run | {"environment": filled(run["environment"], {"$ref": "#/$defs/environment"}, schema)}
     pairs = config.get("compare", [])
     raise_all([problem for place, pair in enumerate(pairs) for problem in _compared(pair, runs, f"compare.{place}")])
     results = config.get("results", schema["properties"]["results"]["default"])
     return {"results": results, "runs": runs, "compare": pairs}
+
+
+def _tasks(own: Json, run: Json, where: str) -> Json:
+    """The options that name the tasks, null but for one: a run's own replaces another that it has from `defaults`."""
+    given = [key for key in TASKS if own.get(key) is not None] or [key for key in TASKS if run.get(key) is not None]
+    if len(given) != 1:
+        found = f"the run has both {' and '.join(given)}" if given else "the run has no input"
+        choice = (
+            "`input`, JSONL files of tasks, `split`, data sets of the environment, or `input_glob`, existing rollouts"
+        )
+        remedy = "Keep one of them" if given else f"Add {choice}"
+        raise InputError(found, where=where, remedy=remedy)
+    return {key: run[key] if key in given else None for key in TASKS}
 
 
 def _compared(pair: list[str], runs: Mapping[str, Json], where: str) -> list[InputError]:
@@ -111,6 +123,9 @@ def _explain(error: ValidationError, where: str) -> Iterator[InputError]:
             yield InputError(
                 f"{error.instance!r} is no name of a run", where=place, remedy="Names match " + error.validator_value
             )
+        case "enum" if isinstance(error.instance, str) and error.instance in error.schema.get("x-refused", {}):
+            reason = error.schema["x-refused"][error.instance]
+            yield InputError(f"{error.instance!r} is refused", where=place, remedy=reason)
         case "required":
             missing = sorted(set(error.validator_value) - error.instance.keys())
             yield InputError(f"the key {', '.join(missing)} is missing", where=place)

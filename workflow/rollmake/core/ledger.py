@@ -6,24 +6,55 @@ import numpy as np
 import polars as pl
 
 from rollmake.core.outcome import Destination, Outcome
-from rollmake.core.settlement import still_owed
+
+KEY = ["task", "rollout"]
 
 
 class Ledger:
-    """Built from a `settlement` frame, position by position; `limit` is `max_attempts`."""
+    """What is done, tried and given up, position by position in the order of the plan.
 
-    def __init__(self, settled: pl.DataFrame, limit: int, *, longest_first: bool = False) -> None:
+    `owed` has the keys of the shard (task, rollout), `successes` and `failures` are what `core.settlement` reads in its
+    journal; rows of other keys say nothing. `limit` is `max_attempts`. With `longest_first` the rollouts that are known
+    to take long are dispatched first.
+    """
+
+    def __init__(
+        self,
+        owed: pl.DataFrame,
+        successes: pl.DataFrame,
+        failures: pl.DataFrame,
+        limit: int,
+        *,
+        longest_first: bool = False,
+    ) -> None:
         self.limit = limit
-        self.done = settled["done"].to_numpy().astype(bool)
-        self.terminal = settled["terminal"].to_numpy().astype(bool)
-        self.attempts = settled["attempts"].to_numpy().astype(np.int32)
-        self.reuse = settled["reuse"].to_numpy().astype(bool)
+        self.done = np.zeros(len(owed), dtype=bool)
+        self.terminal = np.zeros(len(owed), dtype=bool)
+        self.reuse = np.zeros(len(owed), dtype=bool)
+        # Not stored by the wish of the server: owed, but not asked for again by this job.
+        self.unstored = np.zeros(len(owed), dtype=bool)
+        self.attempts = np.zeros(len(owed), dtype=np.int32)
         self._classes: list[str] = []
         self._class_ids: dict[str, int] = {}
-        self._last = np.array([self._class_id(name) for name in settled["failure_class"]], dtype=np.int16)
-        self._order = still_owed(settled, limit, longest_first=longest_first).to_numpy()
-        # Not stored by the wish of the server: owed, but not asked for again by this job.
-        self.unstored = np.zeros(len(self.done), dtype=bool)
+        self._last = np.full(len(owed), -1, dtype=np.int16)
+        self._order: np.ndarray | None = None
+        if len(successes) or len(failures):
+            places = positions(owed, pl.concat([successes.select(KEY), failures.select(KEY)]))
+            successful, failed = places[: len(successes)], places[len(successes) :]
+            self.done[successful[successful >= 0]] = True
+            self._take_in(failures.filter(pl.Series(failed >= 0)), failed[failed >= 0], longest_first)
+
+    def _take_in(self, failures: pl.DataFrame, places: np.ndarray, longest_first: bool) -> None:
+        """Count what was tried; the last row of a rollout names its class."""
+        np.add.at(self.attempts, places, 1)
+        self.terminal[places[failures["terminal"].to_numpy()]] = True
+        self.reuse[places[failures["reuse"].to_numpy()]] = True
+        for place, name in zip(places.tolist(), failures["failure_class"], strict=True):
+            self._last[place] = self._class_id(name)
+        if longest_first:
+            elapsed = np.full(len(self), -1.0)
+            np.maximum.at(elapsed, places, failures["elapsed_s"].fill_null(-1.0).to_numpy())
+            self._order = np.argsort(-elapsed, kind="stable")
 
     def __len__(self) -> int:
         return len(self.done)
@@ -46,7 +77,7 @@ class Ledger:
     def to_dispatch(self) -> np.ndarray:
         """The positions to ask for in the next pass, in order."""
         wanted = ~self.settled & ~self.unstored
-        return self._order[wanted[self._order]]
+        return np.flatnonzero(wanted) if self._order is None else self._order[wanted[self._order]]
 
     def record(self, position: int, outcome: Outcome) -> None:
         """Take note of what became of an attempt."""
@@ -56,7 +87,7 @@ class Ledger:
             case Destination.SIDECAR:
                 self.attempts[position] += 1
                 self.terminal[position] |= outcome.terminal
-                self._last[position] = self._class_id(outcome.failure_class)
+                self._last[position] = self._class_id(str(outcome.failure_class))
             case Destination.NOWHERE:
                 self.unstored[position] = True
 
@@ -66,10 +97,24 @@ class Ledger:
         counts = Counter(self._classes[i] for i in ids)
         return dict(sorted(counts.items()))
 
-    def _class_id(self, name: str | None) -> int:
-        if name is None:
-            return -1
+    def _class_id(self, name: str) -> int:
         if name not in self._class_ids:
             self._class_ids[name] = len(self._classes)
             self._classes.append(name)
         return self._class_ids[name]
+
+
+def positions(owed: pl.DataFrame, keys: pl.DataFrame) -> np.ndarray:
+    """Where each of `keys` stands in `owed` (both with task and rollout), -1 for one that it does not have."""
+    tasks, span = owed["task"].to_numpy(), int(max(owed["rollout"].max() or 0, keys["rollout"].max() or 0)) + 1
+    known = np.unique(tasks)
+    place = np.searchsorted(known, keys["task"].to_numpy()).clip(max=max(len(known) - 1, 0))
+    found = known[place] == keys["task"].to_numpy() if len(known) else np.zeros(len(keys), dtype=bool)
+    mine = np.searchsorted(known, tasks) * span + owed["rollout"].to_numpy()
+    theirs = place * span + keys["rollout"].to_numpy()
+    order = np.argsort(mine, kind="stable")
+    at = np.searchsorted(mine, theirs, sorter=order).clip(max=max(len(mine) - 1, 0))
+    if len(mine):
+        found &= mine[order[at]] == theirs
+        return np.where(found, order[at], -1)
+    return np.full(len(keys), -1)

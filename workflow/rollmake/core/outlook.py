@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from rollmake.core.latency import MARGIN_QUANTILE, MARGIN_SAMPLES, LatencySummary
+from rollmake.core.progress import duration
 
 FEW = 30
 
@@ -126,7 +127,7 @@ def _bound(work: Sequence[int], site: Site, seen: Evidence, jobs: int, *, limite
         why = f"in_flight: {site.in_flight} requests at once" if by_cap else f"the number of jobs: {site.jobs} at once"
         return f"{why}, for {len(work)} shards"
     if seen.longest_s >= max(work) * seen.mean_s / site.parallel:
-        return f"the longest rollout: {seen.longest_s:.3g} s"
+        return f"the longest rollout: {duration(seen.longest_s)}"
     return (
         f"concurrency: num_samples_in_parallel {site.parallel} in each shard, and the largest shard owes {max(work):,}"
     )

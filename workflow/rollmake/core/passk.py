@@ -96,9 +96,7 @@ def run_means(scores: Scores) -> list[float]:
 def any_of_k(name: str, scores: Scores) -> dict[str, float]:
     """`pass@k`: the mean of `any_of_k_by_task` over tasks with at least k rollouts."""
     counts, values = np.count_nonzero(~np.isnan(scores), axis=1), any_of_k_by_task(scores)
-    return {
-        f"pass@{k}/{name}": 100 * float(values[counts >= k, k - 1].mean()) for k in range(1, scores.shape[1] + 1)
-    }
+    return {f"pass@{k}/{name}": 100 * float(values[counts >= k, k - 1].mean()) for k in range(1, scores.shape[1] + 1)}
 
 
 def any_of_k_by_task(scores: Scores) -> Scores:

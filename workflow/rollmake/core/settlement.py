@@ -1,9 +1,12 @@
-"""Which rollouts of a shard are settled, and which are still owed, given what its journal holds."""
+"""What the rows of a journal say of their rollouts, and what ends the tries of one (NeMo Gym contract, section 3)."""
 
+import math
+from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from rollmake.core.contract import FAILURE_CLASS, FAILURE_TERMINAL, MASK, REUSE, REWARD, ROLLOUT, TASK
@@ -72,16 +75,22 @@ def keys(lines: Iterable[bytes]) -> pl.DataFrame:
 def success_facts(lines: Iterable[bytes]) -> pl.DataFrame:
     """Key, reward (null if it is no number) and mask of stored rollouts, `SUCCESS` columns; lines without key are left out."""
     decoder = msgspec.json.Decoder(_Success)
-    facts = []
+    tasks, rollouts, rewards, masked = array("q"), array("q"), array("d"), bytearray()
     for line in lines:
         try:
             row = decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue
         if row.task is not None and row.rollout is not None:
-            reward = float(row.reward) if isinstance(row.reward, (int, float)) else None
-            facts.append((row.task, row.rollout, reward, bool(row.masked)))
-    return pl.DataFrame(facts, schema=SUCCESS, orient="row")
+            tasks.append(row.task)
+            rollouts.append(row.rollout)
+            rewards.append(row.reward if isinstance(row.reward, (int, float)) else math.nan)
+            masked.append(bool(row.masked))
+    columns = {
+        name: np.asarray(column) for name, column in (("task", tasks), ("rollout", rollouts), ("reward", rewards))
+    }
+    frame = pl.DataFrame({**columns, "masked": np.frombuffer(masked, dtype=bool)}, schema=SUCCESS)
+    return frame.with_columns(pl.col("reward").fill_nan(None))
 
 
 def failure_facts(lines: Iterable[bytes], retry_terminal_timeouts: bool = False) -> pl.DataFrame:
@@ -110,40 +119,3 @@ def failure_fact(
         bool(row.get(REUSE)),
         elapsed_seconds(row),
     )
-
-
-def settlement(owed: pl.DataFrame, successes: pl.DataFrame, failures: pl.DataFrame) -> pl.DataFrame:
-    """`owed` (columns task, rollout, any others; its order is kept) with what is known of each rollout.
-
-    Added: `done` (a success is stored), `attempts` (sidecar rows), `terminal`, `reuse`, `failure_class` (of the last
-    attempt, or null), `elapsed_s` (longest known duration, or null).
-    """
-    tried = failures.group_by("task", "rollout").agg(
-        attempts=pl.len().cast(pl.Int32),
-        terminal=pl.col("terminal").any(),
-        reuse=pl.col("reuse").any(),
-        failure_class=pl.col("failure_class").last(),
-        elapsed_s=pl.col("elapsed_s").max(),
-    )
-    done = successes.select("task", "rollout").unique().with_columns(done=pl.lit(True))
-    joined = owed.join(done, on=["task", "rollout"], how="left", maintain_order="left")
-    joined = joined.join(tried, on=["task", "rollout"], how="left", maintain_order="left")
-    return joined.with_columns(
-        pl.col("done").fill_null(False),
-        pl.col("attempts").fill_null(0),
-        pl.col("terminal").fill_null(False),
-        pl.col("reuse").fill_null(False),
-    )
-
-
-def still_owed(settled: pl.DataFrame, limit: int, *, longest_first: bool = False) -> pl.Series:
-    """Positions in `settled` of the rollouts to dispatch, in order; `limit` is `max_attempts`.
-
-    With `longest_first` those with a known duration come first, the longest first; the rest keeps its order behind.
-    """
-    todo = settled.with_row_index("position").filter(
-        ~pl.col("done") & ~pl.col("terminal") & (pl.col("attempts") < limit)
-    )
-    if longest_first:
-        todo = todo.sort("elapsed_s", descending=True, nulls_last=True, maintain_order=True)
-    return todo["position"]

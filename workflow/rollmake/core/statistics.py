@@ -121,6 +121,8 @@ def unknown_rollouts(states: pl.DataFrame) -> Mapping[str, int]:
 
 def task_rewards(server: str, rewards: Rewards) -> pl.DataFrame:
     """One line a task: how many scored rollouts it has, and their mean reward."""
-    frame = pl.DataFrame({"task": rewards.task, "reward": rewards.reward}, schema={"task": pl.Int64, "reward": pl.Float64})
+    frame = pl.DataFrame(
+        {"task": rewards.task, "reward": rewards.reward}, schema={"task": pl.Int64, "reward": pl.Float64}
+    )
     tasks = frame.group_by("task").agg(rollouts=pl.len(), mean=pl.col("reward").mean()).sort("task")
     return tasks.select(pl.lit(server).alias("server"), "task", "rollouts", "mean")

@@ -23,6 +23,8 @@ from rollmake.edge.gate import Gate
 log = logging.getLogger(__name__)
 GATEWAY_FIRST_S, GATEWAY_CAP_S = 1.0, 60.0
 RETRY_AFTER_CAP_S = 600.0
+# So many workers start together, the next ones so much later (s).
+RAMP, RAMP_S = 256, 0.05
 
 Send = Callable[[str, bytes], Awaitable[Exchange]]
 
@@ -113,25 +115,25 @@ class Engine:
             await self._pass(min(self._limits.num_samples_in_parallel, count))
 
     async def _pass(self, count: int) -> None:
-        workers = {asyncio.create_task(self._worker()) for _ in range(count)}
+        workers = [asyncio.create_task(self._worker(number)) for number in range(count)]
+        # One future for all of them: waiting for thousands of tasks anew each time one ends would cost more than the work.
+        everything = asyncio.gather(*workers)
         stop = asyncio.create_task(self._stop.wait())
         try:
-            pending: set[asyncio.Task[Any]] = set(workers)
-            while pending and not self._stop.is_set():
-                done, _ = await asyncio.wait({*pending, stop}, return_when=asyncio.FIRST_COMPLETED)
-                for task in done - {stop}:
-                    task.result()
-                pending -= done
-            if pending:
-                done, pending = await asyncio.wait(pending, timeout=self._limits.grace_s)
-                for task in done:
-                    task.result()
+            await asyncio.wait({everything, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not everything.done():
+                await asyncio.wait({everything}, timeout=self._limits.grace_s)
+            if everything.done():
+                everything.result()
         finally:
             for task in (*workers, stop):
                 task.cancel()
-            await asyncio.gather(*workers, stop, return_exceptions=True)
+            await asyncio.gather(everything, *workers, stop, return_exceptions=True)
 
-    async def _worker(self) -> None:
+    async def _worker(self, number: int) -> None:
+        # Not all connect at once: a server's queue of connections is finite.
+        if number >= RAMP:
+            await asyncio.sleep(number // RAMP * RAMP_S)
         while not self._stop.is_set() and not self._drained():
             request = await self._work.take()
             if request is None:

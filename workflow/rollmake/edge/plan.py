@@ -3,14 +3,17 @@
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 import msgspec
+import numpy as np
 import polars as pl
 
+from rollmake.core.contract import MATERIALIZED_NAME
 from rollmake.core.errors import DataError, InputError
 from rollmake.core.plan import PLAN_VERSION, Plan
 from rollmake.core.shards import parse_shard
+from rollmake.edge.ranges import copy_lines
 
 
 def read_plan(path: Path) -> Plan:
@@ -33,8 +36,12 @@ def table_path(plan: Path) -> Path:
 
 
 def read_shard(plan: Path, shard: str) -> pl.DataFrame:
-    """The lines of plan.parquet that belong to `shard`, in order. Raises InputError if the plan has no such shard."""
-    count = read_plan(plan).shards
+    """The lines of plan.parquet that belong to `shard`, in order.
+
+    Raises InputError if the plan has no such shard, and DataError if the materialized rows beside it are not its own.
+    """
+    content = read_plan(plan)
+    count = content.shards
     try:
         index, of = parse_shard(shard)
     except ValueError as error:
@@ -43,7 +50,24 @@ def read_shard(plan: Path, shard: str) -> pl.DataFrame:
         raise InputError(
             f"{shard} is no shard of a plan with {count}", where=str(plan), remedy="Name one of its shards"
         )
-    return pl.scan_parquet(table_path(plan)).filter(pl.col("shard") == index).collect()
+    check_rows(plan.with_name(MATERIALIZED_NAME), content)
+    lines = pl.scan_parquet(table_path(plan)).filter(pl.col("shard") == index)
+    return lines.select("task", "rollout", "offset", "length", "server").collect()
+
+
+def check_rows(materialized: Path, plan: Plan) -> None:
+    """Raise DataError if the materialized rows are not as long as the plan says.
+
+    The plan is published after its rows: a stage that was killed in between leaves new rows beside an old plan.
+    """
+    remedy = "Run the stage materialize again"
+    try:
+        size = materialized.stat().st_size
+    except FileNotFoundError:
+        raise DataError("there are no materialized rows", where=str(materialized), remedy=remedy) from None
+    if size != plan.materialized_bytes:
+        found = f"the file has {size} bytes, but its plan is about {plan.materialized_bytes}"
+        raise DataError(found, where=str(materialized), remedy=remedy)
 
 
 class ShardRows:
@@ -77,6 +101,13 @@ class ShardRows:
             remedy = "Run the stage materialize again"
             raise DataError("the file is shorter than its plan says", where=str(self._path), remedy=remedy)
         return line
+
+    def copy(self, target: IO[bytes]) -> None:
+        """Write all rows to `target`, in order, a line each."""
+        source = np.zeros(len(self), dtype=np.int8)
+        copy_lines(
+            lambda _, start, size: os.pread(self._descriptor, size, start), source, self._offsets, self._lengths, target
+        )
 
     def server(self, position: int) -> str:
         """The name of the environment server that answers the row at `position`."""

@@ -21,7 +21,7 @@ def write_table(file: IO[bytes], columns: Columns, names: list[str]) -> None:
     for name in ("server", "agent"):
         codes = getattr(columns, name)
         series[name] = known.gather(np.where(codes < 0, len(names), codes))
-    pl.DataFrame({name: series[name] for name in COLUMNS}).write_parquet(file)
+    pl.DataFrame({name: series[name] for name in COLUMNS}).write_parquet(file, compression_level=1)
 
 
 def digests(values: np.ndarray) -> pl.Series:

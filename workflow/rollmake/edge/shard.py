@@ -16,7 +16,7 @@ from rollmake.core.errors import OwedError
 from rollmake.core.latency import LatencySummary
 from rollmake.core.ledger import Ledger
 from rollmake.core.progress import progress
-from rollmake.core.settlement import failure_facts, max_attempts, settlement, success_facts
+from rollmake.core.settlement import failure_facts, max_attempts, success_facts
 from rollmake.core.tally import Tally
 from rollmake.edge import jobs
 from rollmake.edge.carry import carry_over, written_under
@@ -46,15 +46,16 @@ def open_shard(plan: Path, name: str, journals: Path, settling: Settling) -> Ite
 
     Raises InputError for a shard that the plan does not have and OwedError if the plan changes meanwhile.
     """
-    known, table = read_plan(plan), read_shard(plan, name)
+    known, planned = read_plan(plan), read_shard(plan, name)
     carry_over(journals, plan)
     with ExitStack() as stack:
         holder = stack.enter_context(exclusive(journals / f"{name}.lock"))
         if written_under(journals) != known:
             remedy = "Run the workflow again"
             raise OwedError("the plan changed while the shard was waited for", where=f"shard {name}", remedy=remedy)
-        rows = stack.enter_context(ShardRows(table, plan.with_name(MATERIALIZED_NAME)))
-        shard = Shard(name, journals / name, table, rows, settling)
+        rows = stack.enter_context(ShardRows(planned, plan.with_name(MATERIALIZED_NAME)))
+        shard = Shard(name, journals / name, planned.select("task", "rollout"), rows, settling)
+        del planned  # Not to be held as long as the shard is.
         job = jobs.start(shard.history, holder)
         try:
             yield shard
@@ -67,7 +68,7 @@ def open_shard(plan: Path, name: str, journals: Path, settling: Settling) -> Ite
 class Shard:
     """Rows, journal, ledger and tally of a shard; `end` is how the job ends, once it is known."""
 
-    def __init__(self, name: str, folder: Path, table: pl.DataFrame, rows: ShardRows, settling: Settling) -> None:
+    def __init__(self, name: str, folder: Path, keys: pl.DataFrame, rows: ShardRows, settling: Settling) -> None:
         self.name, self.folder, self.rows = name, folder, rows
         self.history = folder / "jobs.jsonl"
         self.journal = Journal(folder)
@@ -77,9 +78,8 @@ class Shard:
             self.journal = Journal(folder)
         successes = success_facts(lines(self.journal.rollouts))
         failures = failure_facts(lines(self.journal.failures), settling.retry_terminal_timeouts)
-        settled = settlement(table.select("task", "rollout"), successes, failures)
         limit = max_attempts(settling.max_attempts, os.environ)
-        self.ledger = Ledger(settled, limit, longest_first=settling.dispatch_longest_first)
+        self.ledger = Ledger(keys, successes, failures, limit, longest_first=settling.dispatch_longest_first)
         self.tally = Tally(_earlier_latency(folder / "progress.json"))
         self.tally.begin(successes)
         self.end = OWED
@@ -106,8 +106,7 @@ class Shard:
         self.end = PARTIAL if self.ledger.owed else SEALED
         self.journal.close()
         with replacing(materialized_path(output)) as file:
-            for position in range(len(self.rows)):
-                file.write(self.rows.line(position) + b"\n")
+            self.rows.copy(file)
         collection = msgspec.json.encode(self._collection()) + b"\n"
         write_atomic(output.with_name("collection.json"), collection)
         self.journal.publish(output)

@@ -56,10 +56,10 @@ class ShardWork:
 
     def start_pass(self, lost: set[str]) -> int:
         """Go over everything that is owed and whose server is not lost; returns how much that is."""
-        todo = self._ledger.to_dispatch().tolist()
+        todo = self._ledger.to_dispatch()
         if lost:
-            todo = [position for position in todo if self._rows.server(position) not in lost]
-        self._positions = iter(todo)
+            todo = todo[[self._rows.server(position) not in lost for position in todo]]
+        self._positions = map(int, todo)
         return len(todo)
 
     async def take(self) -> Request | None:

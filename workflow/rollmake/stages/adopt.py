@@ -97,7 +97,7 @@ class Router:
         except (OSError, pl.exceptions.PolarsError) as error:
             raise DataError(f"cannot be read: {error}", where=str(scores), remedy="Repair that shard first") from None
         pairs = frame.unique(["server", "agent"], maintain_order=True)
-        servers = [self._server(shard, row) for row in pairs.select(SCHEMA).iter_rows()]
+        servers = [self._server(shard, row) for row in pairs.select(list(SCHEMA)).iter_rows()]
         routed = pairs.select(stamp="server", agent="agent", server=pl.Series(servers, dtype=pl.String))
         joined = frame.rename({"server": "stamp"}).join(
             routed, on=["stamp", "agent"], how="left", nulls_equal=True, maintain_order="left"

@@ -4,7 +4,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
@@ -104,17 +103,16 @@ def _sync(folder: Path) -> Finding:
     return Finding(Level.OK, "fsync works")
 
 
-def _cluster(settings: Settings, ask: Callable[..., str | None] | None = None) -> list[Finding]:
-    ask = ask or said
-    config = ask("scontrol", "show", "config")
+def _cluster(settings: Settings) -> list[Finding]:
+    config = _said("scontrol", "show", "config")
     if config is None:
         return [Finding(Level.OK, "no SLURM answers here, so only this machine was looked at")]
-    partitions = ask("scontrol", "show", "partition", "--oneliner") or ""
+    partitions = _said("scontrol", "show", "partition", "--oneliner") or ""
     slurm = Slurm(config=parse_config(config), partitions=parse_partitions(partitions), plugin=_plugin_version())
     return slurm_findings(slurm, settings.grace_s)
 
 
-def said(*command: str) -> str | None:
+def _said(*command: str) -> str | None:
     """What a command says, None if there is no such command or it fails or takes longer than ten seconds."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)

@@ -8,35 +8,37 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, Literal
 
 import msgspec
 import numpy as np
+import orjson
 
-from rollmake.core.errors import DataError, InputError, raise_all
+from rollmake.core.contract import TASK_SOURCE
+from rollmake.core.errors import InputError, raise_all
 from rollmake.core.expand import Expansion
 from rollmake.core.findings import Findings
-from rollmake.core.inputs import Reading
 from rollmake.core.options import Options, check_options
 from rollmake.core.planning import Planner
 from rollmake.core.router import Router, unchecked_pairings
 from rollmake.core.rows import parse_row
-from rollmake.core.topology import Environment, decode_environment
-from rollmake.edge.files import replacing
+from rollmake.core.topology import Environment, Topology
+from rollmake.edge.files import BUFFER, replacing
 from rollmake.edge.plan import table_path
 from rollmake.edge.plan_table import write_table
+from rollmake.edge.tasks import TaskFile, input_files, read_environment, read_lines, split_files
 from rollmake.edge.templates import read_prompt, read_skills
 
 HELP = "Write one row for each rollout that is owed, and the plan that deals them to shards."
-# Bytes that are read or written at once.
-BLOCK = 1 << 20
 log = logging.getLogger(__name__)
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
     """What the stage reads and writes."""
 
-    input: Annotated[list[Path], msgspec.Meta(description="JSONL files with the tasks, read in this order")]
+    input: Annotated[
+        list[Path], msgspec.Meta(description="JSONL files with the tasks, read in this order; none with --split")
+    ] = []
     environment_file: Annotated[Path, msgspec.Meta(description="environment.json of the run")]
     output: Annotated[Path, msgspec.Meta(description="rollouts_materialized_inputs.jsonl, to be written")]
     plan: Annotated[Path, msgspec.Meta(description="plan.json, to be written, with plan.parquet beside it")]
@@ -45,6 +47,7 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 class Settings(Options, frozen=True, kw_only=True):
     """The options of the config that this stage reads."""
 
+    split: Literal["train", "validation", "benchmark"] | None
     shards: int
     prompt_config: str | None
     skills: str | None
@@ -57,18 +60,18 @@ def run(files: Files, settings: Settings) -> None:
     Raises InputError with every problem that was found, each with its places; nothing is written then.
     """
     check_options(settings)
-    raise_all([unreadable(path, "there is no such file") for path in files.input if not path.exists()])
     environment = read_environment(files.environment_file)
+    tasks = task_files(files, settings, environment.topology)
     expansion = expansion_of(settings, environment)
     planner = Planner(settings.shards, environment.identity)
     table = table_path(files.plan)
     # Written inside out: the plan takes its name last, so that whoever sees it sees the rows that it is about.
     with replacing(files.plan) as plan_file, replacing(table) as table_file, replacing(files.output) as output:
         if settings.interleave_repeats:
-            order = expand_interleaved(files, settings, expansion, planner, output)
+            order = expand_interleaved(tasks, settings, expansion, planner, output)
         else:
             order = None
-            expand_files(files, settings, expansion, planner, output)
+            expand_files(tasks, settings, expansion, planner, output)
         columns = planner.columns(order)
         write_table(table_file, columns, list(planner.names))
         plan = planner.plan(columns)
@@ -78,14 +81,15 @@ def run(files: Files, settings: Settings) -> None:
     log.info("%d rollouts of %d tasks in %d shards", plan.rollouts, plan.tasks, plan.shards)
 
 
-def read_environment(path: Path) -> Environment:
-    """environment.json. Raises DataError if there is none, or none of this version."""
-    try:
-        return decode_environment(path.read_bytes(), str(path))
-    except OSError as error:
-        raise DataError(
-            f"cannot be read: {error.strerror}", where=str(path), remedy="Run the stage environment"
-        ) from None
+def task_files(files: Files, settings: Settings, topology: Topology) -> list[TaskFile]:
+    """The files with the tasks. Raises InputError with all that are missing, and unless exactly one option names them."""
+    if bool(files.input) == (settings.split is not None):
+        found = "both input and split are given" if files.input else "neither input nor split is given"
+        remedy = "Name JSONL files with `input`, or with `split` the data sets that the environment declares"
+        raise InputError(found, where="materialize", remedy=remedy)
+    tasks, problems = input_files(files.input) if settings.split is None else split_files(topology, settings.split)
+    raise_all(problems)
+    return tasks
 
 
 def expansion_of(settings: Settings, environment: Environment) -> Expansion:
@@ -99,26 +103,44 @@ def expansion_of(settings: Settings, environment: Environment) -> Expansion:
     )
 
 
-def expand_files(files: Files, settings: Settings, expansion: Expansion, planner: Planner, output: IO[bytes]) -> None:
+def expand_files(
+    tasks: list[TaskFile], settings: Settings, expansion: Expansion, planner: Planner, output: IO[bytes]
+) -> None:
     """Write the lines of all rollouts to `output`, in the order of the input. Raises InputError with all problems."""
     broken = Findings()
     with uncollected():
-        write_rollouts(files, settings, expansion, planner, output, broken)
+        write_rollouts(tasks, settings, expansion, planner, output, broken)
     raise_all([*broken, *expansion.problems()])
 
 
 def write_rollouts(
-    files: Files, settings: Settings, expansion: Expansion, planner: Planner, output: IO[bytes], broken: Findings
+    tasks: list[TaskFile],
+    settings: Settings,
+    expansion: Expansion,
+    planner: Planner,
+    output: IO[bytes],
+    broken: Findings,
 ) -> None:
     """Write the lines of all rollouts to `output`; what is no row is noted in `broken`."""
-    for where, line in islice(read_lines(files.input), settings.limit or None):
+    for where, line, source in islice(sourced_lines(tasks), settings.limit or None):
         try:
             row, compact = parse_row(line)
         except InputError as error:
             broken.add_error(error, where)
             continue
+        if source is not None and row.get(TASK_SOURCE) is None:
+            row = {**row, TASK_SOURCE: source}
+            # Equal lines of two servers are two tasks: what tells tasks apart is the row with its source.
+            line = compact = orjson.dumps(row)
         for copies in expansion.expand(line, row, compact, where):
             output.write(planner.add(copies))
+
+
+def sourced_lines(tasks: list[TaskFile]) -> Iterator[tuple[str, bytes, str | None]]:
+    """Place and text of each line of all files, and the server that declares its file."""
+    for path, source in tasks:
+        for where, line in read_lines(path):
+            yield where, line, source
 
 
 @contextmanager
@@ -134,11 +156,11 @@ def uncollected() -> Iterator[None]:
 
 
 def expand_interleaved(
-    files: Files, settings: Settings, expansion: Expansion, planner: Planner, output: IO[bytes]
+    tasks: list[TaskFile], settings: Settings, expansion: Expansion, planner: Planner, output: IO[bytes]
 ) -> np.ndarray:
     """Like `expand_files`, with the first rollouts of all tasks in front of all second ones; returns that order."""
-    with tempfile.TemporaryFile(dir=files.output.parent) as scratch:
-        expand_files(files, settings, expansion, planner, scratch)
+    with tempfile.TemporaryFile(dir=Path(output.name).parent, buffering=BUFFER) as scratch:
+        expand_files(tasks, settings, expansion, planner, scratch)
         scratch.flush()
         order = planner.interleaved()
         sizes = planner.lengths() + 1
@@ -146,28 +168,3 @@ def expand_interleaved(
         for start, size in zip(starts[order].tolist(), sizes[order].tolist(), strict=True):
             output.write(os.pread(scratch.fileno(), size, start))
     return order
-
-
-def read_lines(paths: list[Path]) -> Iterator[tuple[str, bytes]]:
-    """The place (`path:line`) and text of each line that is not blank; oddities of a file are said at its end."""
-    for path in paths:
-        reading, name = Reading(), str(path)
-        with open_input(path) as file:
-            while block := file.read(BLOCK) + file.readline():
-                for number, line in reading.split(block):
-                    yield f"{name}:{number}", line
-        for remark in reading.remarks():
-            log.warning("%s: %s", name, remark)
-
-
-def open_input(path: Path) -> IO[bytes]:
-    """The file at `path`. Raises InputError if it cannot be opened."""
-    try:
-        return path.open("rb", buffering=1 << 20)
-    except OSError as error:
-        raise unreadable(path, f"cannot be read: {error.strerror}") from None
-
-
-def unreadable(path: Path, found: str) -> InputError:
-    """The problem of an input file that gives no rows."""
-    return InputError(found, where=str(path), remedy="Correct `input` in the config")

@@ -24,7 +24,9 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
     plan: Annotated[Path, msgspec.Meta(description="plan.json of the run; plan.parquet lies beside it")]
     repaired: Annotated[Path, msgspec.Meta(description="folder with one folder per repaired shard")]
     output: Annotated[Path, msgspec.Meta(description="statistics.json, to be written")]
-    tasks: Annotated[Path, msgspec.Meta(description="task_rewards.parquet, to be written: the mean reward of each task")]
+    tasks: Annotated[
+        Path, msgspec.Meta(description="task_rewards.parquet, to be written: the mean reward of each task")
+    ]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

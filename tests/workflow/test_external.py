@@ -1,0 +1,116 @@
+"""Runs that start at rollouts which something else collected, by real Snakemake and without any server."""
+
+import json
+
+import pytest
+import yaml
+
+from helpers.runs import json_lines
+from helpers.workflow import Workflow
+
+NOBODY_PORT = 9
+
+
+def row(task, rollout=0, **fields):
+    return {"_ng_task_index": task, "_ng_rollout_index": rollout, "agent_ref": {"name": "solver"}, **fields}
+
+
+def write(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+
+
+def topology(folder):
+    server = {"host": "127.0.0.1", "port": NOBODY_PORT, "agent_server": {"name": "solver"}}
+    content = {"quiz": {"environment_servers": {"quiz": server}}}
+    content["solver"] = {"responses_api_agents": {"solver": {"host": "127.0.0.1", "port": NOBODY_PORT}}}
+    (folder / "servers.yaml").write_text(yaml.safe_dump(content))
+    return {"topology": "servers.yaml"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Two files of one run, of which the second tried again what failed in the first, and a file of another run."""
+    folder = tmp_path_factory.mktemp("external")
+    tasks = [row(task, rollout, subset="odd" if task % 2 else "even") for task in range(3) for rollout in range(2)]
+    answers = [
+        row(task, rollout, reward=float(task > rollout), said=str(task)) for task in range(3) for rollout in (0, 1)
+    ]
+    write(
+        folder / "old/a.jsonl", [*reversed(answers[2:]), {"_ng_task_index": 9, "_ng_rollout_index": 0, "reward": 1.0}]
+    )
+    write(folder / "old/a_failures.jsonl", [row(0, 0, _ng_failure_class="slow"), row(0, 1, _ng_failure_class="slow")])
+    write(folder / "old/b.jsonl", answers[:1])
+    write(folder / "old/b_materialized_inputs.jsonl", tasks[:2])
+    write(folder / "old/a_aggregate_metrics.json", [])
+    write(folder / "new/c.jsonl", [one | {"reward": 1.0} for one in answers])
+    local = {"backend": "local", "answer_key": "said"}
+    workflow = Workflow(
+        folder,
+        environment=topology(folder),
+        defaults={"metrics": local},
+        runs={
+            "old": {"input_glob": "old/*.jsonl, results/old/rollouts.jsonl", "require_complete": True},
+            "new": {"input_glob": "new/*.jsonl", "require_complete": True},
+            "bare": {"input_glob": "new/c.jsonl", "disable_aggregation": True, "merge_shards": False},
+        },
+        compare=[["old", "new"]],
+    )
+    assert workflow.planned() == {
+        "environment": 3, "repair": 4, "adopt": 3, "concatenate": 2, "aggregate": 2, "coverage": 1, "statistics": 2,
+        "compare": 1, "report": 3, "check": 2,
+    }  # fmt: skip
+    workflow.done = workflow.run("--keep-going")
+    return workflow
+
+
+def content(workflow, name):
+    return json.loads((workflow.results / name).read_text())
+
+
+def test_a_run_that_is_not_complete_fails_after_everything_else_is_written(finished):
+    assert finished.done.returncode == 1
+    assert "1 of 7 rollouts have no result (failed: slow 1)" in finished.done.stderr
+    assert not (finished.results / "old/complete.json").exists()
+    assert content(finished, "new/complete.json") == {"version": 1, "expected": 6, "answered": 6}
+    assert set(finished.planned()) == {"check"}
+
+
+def test_shards_are_merged_and_a_success_in_one_stands_for_a_failure_in_another(finished):
+    rows = json_lines(finished.results / "old/rollouts.jsonl")
+    keys = [(one["_ng_task_index"], one["_ng_rollout_index"]) for one in rows]
+    assert keys == [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (9, 0)]
+    coverage = content(finished, "old/coverage.json")
+    assert (coverage["expected"], coverage["scored"], coverage["failed_by_class"]) == (7, 5, {"slow": 1})
+    assert (coverage["unrouted"], coverage["unrouted_keys"]) == (1, [[9, 0]])
+
+
+def test_scores_are_computed_without_servers(finished):
+    [entry] = content(finished, "old/rollouts_aggregate_metrics.json")
+    assert (entry["agent_ref"]["name"], entry["_ng_environment_server"]) == ("solver", "quiz")
+    assert entry["agent_metrics"]["mean/reward"] == pytest.approx(3 / 5)
+    assert entry["key_metrics"]["majority@2/accuracy"] == pytest.approx(100 * (0 + 0.5 + 1) / 3)
+    found = content(finished, "old/statistics.json")["servers"]["quiz"]
+    assert found["mean"]["estimate"] == pytest.approx(3 / 5)
+    assert (found["unknown"], found["if_unknown_failed"], found["if_unknown_passed"]) == (1, 0.5, 4 / 6)
+
+
+def test_runs_are_compared_task_by_task(finished):
+    found = content(finished, "compare/old-vs-new.json")
+    assert (found["first"], found["second"]) == ("old", "new")
+    [pair] = found["comparisons"]
+    assert (pair["tasks"], pair["better"], pair["worse"]) == (3, 2, 0)
+    assert pair["difference"]["estimate"] == pytest.approx((1 + 0.5 + 0) / 3)
+
+
+def test_a_run_without_aggregation_ends_with_its_coverage(finished):
+    names = {path.name for path in (finished.results / "bare").iterdir()}
+    assert {"coverage.json", "report.html", "plan.json"} <= names
+    assert not {"rollouts.jsonl", "rollouts_aggregate_metrics.json", "statistics.json"} & names
+
+
+def test_a_pattern_that_matches_nothing_is_named(tmp_path):
+    workflow = Workflow(tmp_path, environment=topology(tmp_path), runs={"x": {"input_glob": "nowhere/*.jsonl"}})
+    done = workflow.run("-n")
+    assert done.returncode == 1
+    assert "runs.x: no rollouts file matches 'nowhere/*.jsonl'" in done.stdout + done.stderr
