@@ -26,9 +26,9 @@ def test_look_sees_records_only_and_may_take_them_out(tmp_path):
     path.write_bytes(b"\n".join([LINE % (0, b""), b"[1]", LINE % (1, b""), b"", LINE % (2, b"")]))
     seen = []
 
-    def look(row):
-        seen.append(row["_ng_task_index"])
-        return Reason.INVALID_JUDGE if row["_ng_task_index"] == 1 else None
+    def look(rows):
+        seen.extend(row["_ng_task_index"] for row in rows)
+        return {place: Reason.INVALID_JUDGE for place, row in enumerate(rows) if row["_ng_task_index"] == 1}
 
     scan = scan_file(path, Kind.ROLLOUTS, look)
     assert seen == [0, 1, 2]

@@ -175,3 +175,9 @@ def test_what_a_verifier_cannot_use_names_the_field(kind, expected, where):
         verifier(kind, expected)
     assert caught.value.where == where
     assert repr(kind if where == "verifier" else expected) in caught.value.found
+
+
+def test_a_regex_that_explodes_is_ended_and_named():
+    check = verifier("regex", r"(a|aa)+$")
+    with pytest.raises(InputError, match=r"expected_answer: '\(a\|aa\)\+\$' takes too long"):
+        check("a" * 60 + "b")

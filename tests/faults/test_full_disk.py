@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+
 from helpers.chaos import row
 from helpers.runs import Run, json_lines
 from helpers.servers import chaos_server, wait_until

@@ -17,7 +17,7 @@ rule collect:
         options=result_flags("collect"),
         tuning=tuning_flags("collect"),
         environment=untracked_environment,
-        journal=lambda wildcards: f"{RESULTS}/{wildcards.run}/journal",
+        journal=below("journal"),
     shell:
         "exec rollmake collect --plan {input.plan:q} --shard {wildcards.shard} --journal {params.journal:q}"
         " --output {output.rollouts:q} --environment {params.environment:q} {params.options} {params.tuning} --log {log:q}"

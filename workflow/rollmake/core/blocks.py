@@ -6,15 +6,14 @@ from typing import Any
 import orjson
 import polars as pl
 
-from rollmake.core.columns import EXACT, frame_of
-from rollmake.core.contract import AGENT_REF, ATTEMPT, PERF, RESPONSE, REWARD, SERVER
+from rollmake.core.columns import EXACT, Lists, frame_from, joined, lists_of
+from rollmake.core.contract import ATTEMPT, RESPONSE, REWARD, ROLLOUT, TASK
 from rollmake.core.scores import FIELD, JSON
 
-BLOCK = 4096
-NUMBERS = frozenset({bool, int, float})
-ALWAYS = frozenset({SERVER, AGENT_REF, REWARD})
+BLOCK = 1 << 14
 ATTEMPTS = range(2**31)
 WIDTH = {pl.Boolean: 0, pl.Int64: 1, pl.Float64: 2}
+NOTHING: dict[str, Any] = {}
 
 
 class ScoreBlocks:
@@ -22,48 +21,50 @@ class ScoreBlocks:
 
     def __init__(self, texts: Collection[str] = ()) -> None:
         """`texts` are fields that are taken in whatever they hold, as JSON."""
-        self._texts: dict[str, list[str | None]] = {name: [] for name in texts}
-        self._block: list[dict[str, Any]] = []
+        self._names = list(dict.fromkeys(texts))
+        self._lists: list[Lists] = []
+        self._held = 0
         self._frames: list[pl.DataFrame] = []
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Take notice of one record."""
-        self._block.append(scalars(row))
-        for name, values in self._texts.items():
-            value = row.get(name)
-            values.append(None if value is None else orjson.dumps(value).decode())
-        if len(self._block) == BLOCK:
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        """Take notice of some records."""
+        lists = scalars(rows)
+        for name in self._names:
+            lists.fixed[JSON + name] = [as_json(row.get(name)) for row in rows]
+        self._lists.append(lists)
+        self._held += len(rows)
+        if self._held >= BLOCK:
             self._close_block()
 
     def frame(self) -> pl.DataFrame:
         """All records so far, one line each in the order of `add`; none are left here."""
-        if self._block or not self._frames:
+        if not self._held and not self._frames:
+            self.add([])
+        if self._lists:
             self._close_block()
         frames, self._frames = self._frames, []
         return stack(frames)
 
     def _close_block(self) -> None:
-        texts = [pl.Series(JSON + name, values, dtype=pl.String) for name, values in self._texts.items()]
-        self._frames.append(frame_of(self._block).with_columns(texts))
-        self._block, self._texts = [], {name: [] for name in self._texts}
+        lists = joined(self._lists)
+        texts = [pl.Series(JSON + name, lists.fixed[JSON + name], dtype=pl.String) for name in self._names]
+        self._frames.append(frame_from(lists).with_columns(texts))
+        self._lists, self._held = [], 0
 
 
-def scalars(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a record that `frame_of` reads, without anything that it refuses."""
-    slim = {key: value for key, value in row.items() if type(value) in NUMBERS or key in ALWAYS}
-    if ATTEMPT in slim and (type(slim[ATTEMPT]) is not int or slim[ATTEMPT] not in ATTEMPTS):
-        del slim[ATTEMPT]
-    response, perf = row.get(RESPONSE), row.get(PERF)
-    slim.pop(RESPONSE, None)
-    if type(response) is dict and type(response.get("usage")) is dict:
-        slim[RESPONSE] = {"usage": _numbers(response["usage"])}
-    if type(perf) is dict:
-        slim[PERF] = _numbers(perf)
-    return slim
+def scalars(rows: list[dict[str, Any]]) -> Lists:
+    """What of records with identity is read, leaving out everything that `frame_of` refuses."""
+    keys = {"task": [row[TASK] for row in rows], "rollout": [row[ROLLOUT] for row in rows]}
+    given = [row.get(ATTEMPT) for row in rows]
+    attempts = [value if type(value) is int and value in ATTEMPTS else 0 for value in given]
+    responses = [row.get(RESPONSE) for row in rows]
+    usage = [one.get("usage") if type(one) is dict else None for one in responses]
+    return lists_of(rows, keys, attempts, [one if type(one) is dict else NOTHING for one in usage])
 
 
-def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if type(value) in NUMBERS}
+def as_json(value: Any) -> str | None:
+    """A value as JSON, None for null."""
+    return None if value is None else orjson.dumps(value).decode()
 
 
 def stack(frames: list[pl.DataFrame]) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import polars as pl
@@ -21,7 +21,15 @@ INT64 = range(-(2**63), 2**63)
 DTYPES = {bool: pl.Boolean, int: pl.Int64, float: pl.Float64}
 ABSENT = object()
 NONE = type(None)
+PLAIN = {*DTYPES, NONE}
 Record = dict[str, Any]
+
+
+class Lists(NamedTuple):
+    """What is read of records, one value a record in each list; by name for the numbers, None where there is none."""
+
+    fixed: dict[str, list[Any]]
+    numbers: dict[str, list[Any]]
 
 
 def frame_of(rows: list[Record]) -> pl.DataFrame:
@@ -30,25 +38,57 @@ def frame_of(rows: list[Record]) -> pl.DataFrame:
     Absent indices are 0. NaN counts as absent. Raises DataError for an index that is no whole number of 64 bits, and
     for a `response` or a `response.usage` that is neither empty nor an object.
     """
-    rewards = [row.get(REWARD, ABSENT) for row in rows]
+    keys = {"task": indices(rows, TASK), "rollout": indices(rows, ROLLOUT)}
+    return frame_from(lists_of(rows, keys, [row.get(ATTEMPT) or 0 for row in rows], usages(rows)))
+
+
+def lists_of(rows: list[Record], keys: dict[str, list[int]], attempts: list[int], usage: list[Record]) -> Lists:
+    """What is read of `rows`, whose indices, attempts and usage are known."""
     perf = [row.get(PERF) for row in rows]
-    observed = [isinstance(value, dict) for value in perf]
-    agents = [reference.get("name") if isinstance(reference := row.get(AGENT_REF), dict) else None for row in rows]
+    observed = [type(value) is dict for value in perf]
     fixed = {
-        "task": pl.Series(indices(rows, TASK), dtype=pl.Int64),
-        "rollout": pl.Series(indices(rows, ROLLOUT), dtype=pl.Int64),
-        "attempt": pl.Series([row.get(ATTEMPT) or 0 for row in rows], dtype=pl.Int32),
-        "server": texts([row.get(SERVER) for row in rows]),
-        "agent": texts(agents),
-        "masked": pl.Series([bool(row.get(MASK)) for row in rows], dtype=pl.Boolean),
-        OBSERVED: pl.Series(observed, dtype=pl.Boolean),
+        **keys,
+        "attempt": attempts,
+        "server": [row.get(SERVER) for row in rows],
+        "agent": [ref.get("name") if type(ref := row.get(AGENT_REF)) is dict else None for row in rows],
+        "masked": [bool(row.get(MASK)) for row in rows],
+        OBSERVED: observed,
+        REWARD: [row.get(REWARD, ABSENT) for row in rows],
     }
-    score = reward_columns(rewards)
-    reward = score.get(FIELD + REWARD, pl.Series([None] * len(rows)))
-    found = columns(FIELD, rows, lambda name: not name.startswith("_") and name != REWARD)
-    usage = columns(USAGE, usages(rows))
-    numbers = columns(PERF_COLUMN, [value if there else {} for value, there in zip(perf, observed, strict=True)])
-    return pl.DataFrame(fixed | {"reward": reward.cast(pl.Float64)} | score | found | usage | numbers)
+    numbers = number_lists(FIELD, rows, lambda name: not name.startswith("_") and name != REWARD)
+    numbers |= number_lists(USAGE, usage)
+    return Lists(fixed, numbers | number_lists(PERF_COLUMN, [v if ok else {} for v, ok in zip(perf, observed, strict=True)]))
+
+
+def joined(parts: list[Lists]) -> Lists:
+    """The lists of several parts, one behind the other; what a part lacks is None there."""
+    sizes = [len(part.fixed["task"]) for part in parts]
+    names = dict.fromkeys(chain.from_iterable(part.numbers for part in parts))
+    numbers = {
+        name: list(chain.from_iterable(part.numbers.get(name) or [None] * size for part, size in zip(parts, sizes, strict=True)))
+        for name in names
+    }
+    fixed = {name: list(chain.from_iterable(part.fixed[name] for part in parts)) for name in parts[0].fixed}
+    return Lists(fixed, numbers)
+
+
+def frame_from(lists: Lists) -> pl.DataFrame:
+    """The frame of what was read."""
+    fixed, score = lists.fixed, reward_columns(lists.fixed[REWARD])
+    known = {
+        "task": pl.Series(fixed["task"], dtype=pl.Int64),
+        "rollout": pl.Series(fixed["rollout"], dtype=pl.Int64),
+        "attempt": pl.Series(fixed["attempt"], dtype=pl.Int32),
+        "server": texts(fixed["server"]),
+        "agent": texts(fixed["agent"]),
+        "masked": pl.Series(fixed["masked"], dtype=pl.Boolean),
+        OBSERVED: pl.Series(fixed[OBSERVED], dtype=pl.Boolean),
+    }
+    reward = score.get(FIELD + REWARD, pl.Series([None] * len(fixed["task"])))
+    found = known | {"reward": reward.cast(pl.Float64)} | score
+    for name, values in lists.numbers.items():
+        found |= column(name, values)
+    return pl.DataFrame(found)
 
 
 def field_names(frame: pl.DataFrame) -> list[str]:
@@ -101,12 +141,17 @@ def is_number(value: object) -> bool:
     return kind is int or kind is bool or (kind is float and not math.isnan(value))
 
 
-def columns(prefix: str, rows: list[Record], wanted: Callable[[str], bool] = lambda name: True) -> dict[str, pl.Series]:
-    """The columns of all numbers in `rows` whose name is `wanted`."""
-    names = [name for name in dict.fromkeys(chain.from_iterable(rows)) if wanted(name)]
-    found: dict[str, pl.Series] = {}
-    for name in names:
-        found |= column(prefix + name, [row.get(name) for row in rows])
+def number_lists(
+    prefix: str, rows: list[Record], wanted: Callable[[str], bool] = lambda name: True
+) -> dict[str, list[Any]]:
+    """The values of all names in `rows` that are `wanted` and have a number, None where there is none."""
+    found = {}
+    for name in dict.fromkeys(chain.from_iterable(rows)):
+        if wanted(name):
+            values = [row.get(name) for row in rows]
+            kinds = set(map(type, values))
+            if not kinds.isdisjoint(DTYPES):
+                found[prefix + name] = values if kinds <= PLAIN else [v if type(v) in DTYPES else None for v in values]
     return found
 
 

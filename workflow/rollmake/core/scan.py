@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rollmake.core.contract import ATTEMPT, FAILURE_CLASS, ROLLOUT, TASK, P, failures_path, materialized_path
-from rollmake.core.lines import Reason, Verdict, judge_line, padding
+from rollmake.core.lines import Reason, Verdict, judge_line, padding, plain_records
 
 REASONS = tuple(Reason)
 CODES = {reason: code for code, reason in enumerate(REASONS, 1)}
@@ -77,9 +77,28 @@ class Scan:
             self._note_changes(line, verdict, place, ended)
         return row
 
-    def take_out(self, reason: Reason) -> None:
-        """Take the record that was entered last out again."""
-        self._codes[-1] = CODES[reason]
+    def take_many(self, lines: Sequence[bytes]) -> list[dict[str, Any]]:
+        """Enter the next lines of the file, newlines included; the records with identity among them."""
+        rows = plain_records(lines)
+        if rows is None:
+            return [row for line in lines if (row := self.take(line)) is not None]
+        sizes = np.fromiter(map(len, lines), np.int64, len(lines))
+        ends = np.cumsum(sizes)
+        cells = np.empty((len(lines), len(ROW)), dtype=np.int64)
+        cells[:, TASK_COLUMN] = [row[TASK] for row in rows]
+        cells[:, ROLLOUT_COLUMN] = [row[ROLLOUT] for row in rows]
+        cells[:, RANK] = self._ranks(rows)
+        cells[:, LINE] = np.arange(self.lines + 1, self.lines + 1 + len(lines))
+        cells[:, OFFSET] = self.size + ends - sizes
+        cells[:, LENGTH] = sizes - 1
+        self._rows.frombytes(cells.tobytes())
+        self._codes.frombytes(bytes(len(lines)))
+        self.lines, self.size = self.lines + len(lines), self.size + int(ends[-1])
+        return rows
+
+    def take_out(self, reason: Reason, record: int = -1) -> None:
+        """Take a record out again, by its place among those that were entered: without one the last."""
+        self._codes[record] = CODES[reason]
 
     @property
     def rows(self) -> np.ndarray:
@@ -115,6 +134,11 @@ class Scan:
             return int(row.get(FAILURE_CLASS) is None)
         attempt = row.get(ATTEMPT)
         return attempt if self.kind is Kind.FAILURES and type(attempt) is int and attempt in ATTEMPTS else 0
+
+    def _ranks(self, rows: Sequence[Mapping[str, Any]]) -> list[int] | int:
+        if self.kind is Kind.ROLLOUTS:
+            return [row.get(FAILURE_CLASS) is None for row in rows]
+        return list(map(self._rank, rows)) if self.kind is Kind.FAILURES else 0
 
     def _break(self, offset: int, length: int, reason: Reason) -> None:
         self._broken.extend((self.lines, offset, length, CODES[reason]))

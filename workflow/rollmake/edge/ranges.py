@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -26,13 +25,21 @@ def copy_lines(read: Read, source: np.ndarray, offset: np.ndarray, length: np.nd
     for begin in range(0, len(source), ROWS):
         some = slice(begin, begin + ROWS)
         for which, start, end in _runs(source[some], offset[some], length[some]):
-            for part in chain(pieces(read, which, start, end - start), (b"\n",)):
-                parts.append(part)
-                size += len(part)
-                if size >= PIECE:
-                    target.write(b"".join(parts))
-                    parts, size = [], 0
-    target.write(b"".join(parts))
+            if end - start <= PIECE and len(whole := read(which, start, end - start)) == end - start:
+                parts.append(whole)
+                size += end - start
+            else:
+                target.writelines([*_lines(parts), *pieces(read, which, start, end - start), b"\n"])
+                parts, size = [], 0
+            if size >= PIECE:
+                target.writelines(_lines(parts))
+                parts, size = [], 0
+    target.writelines(_lines(parts))
+
+
+def _lines(parts: list[bytes]) -> list[bytes]:
+    """The bytes of some lines, each with its newline."""
+    return [b"\n".join([*parts, b""])] if parts else []
 
 
 def pieces(read: Read, source: int, offset: int, length: int) -> Iterator[bytes]:

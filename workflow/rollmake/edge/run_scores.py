@@ -58,7 +58,7 @@ class RunScores:
             parts = self._stored.partition_by("server", as_dict=True)
             self.outcomes.fields = {server: _fields(part) for (server,), part in parts.items()}
             for server, record in self._records():
-                blocks.setdefault(server, ScoreBlocks(self._texts)).add(record)
+                blocks.setdefault(server, ScoreBlocks(self._texts)).add([record])
         self._added = {server: block.frame() for server, block in blocks.items()}
         return sorted({*self._stored["server"].drop_nulls().unique(), *self._added})
 

@@ -1,6 +1,6 @@
 """Files of a shard, read once from the first byte to the last."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,22 +8,27 @@ from rollmake.core.lines import Reason
 from rollmake.core.scan import LENGTH, OFFSET, Kind, Scan
 from rollmake.edge.ranges import Read, same_bytes
 
-Look = Callable[[dict[str, Any]], Reason | None]
+# Shown some records, says which to take out and why, by their places among them.
+Look = Callable[[list[dict[str, Any]]], Mapping[int, Reason]]
+# Bytes of lines that are decoded at once; more records than fit into a cache are slower.
+BATCH = 1 << 18
 
 
 def scan_file(path: Path, kind: Kind, look: Look | None = None) -> Scan:
     """Index a file; one that is not there is as good as empty.
 
-    `look` is shown every record with identity, one at a time, and may give a reason to take it out.
+    `look` is shown all records with identity, some at a time.
     """
     scan = Scan(kind)
     if not path.exists():
         return scan
     with path.open("rb", buffering=1 << 20) as file:
-        for line in file:
-            row = scan.take(line)
-            if row is not None and look is not None and (reason := look(row)) is not None:
-                scan.take_out(reason)
+        while lines := file.readlines(BATCH):
+            first = len(scan.codes)
+            records = scan.take_many(lines)
+            if look is not None and records:
+                for place, reason in look(records).items():
+                    scan.take_out(reason, first + place)
     return scan
 
 

@@ -5,12 +5,16 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+import regex
+
 from rollmake.core.errors import InputError
 
 # Only the end of a longer answer is searched: that is where answers are, and it bounds the time a pattern takes.
 SEARCHED = 10_000
 
 _ANSWER = r"\banswer[\s*_]*(?:is\b|:|=)[\s*_:$]*"
+# The server answers nobody else meanwhile, so a pattern that explodes is ended early.
+REGEX_TIMEOUT_S = 0.5
 _BOXED = re.compile(r"\\boxed\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}")
 _FRACTION = re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
 _PLAIN = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+"
@@ -146,12 +150,18 @@ def _choice(expected: str) -> Verifier:
 
 def _regex(expected: str) -> Verifier:
     try:
-        pattern = re.compile(expected)
-    except (re.error, RecursionError, OverflowError) as error:
+        pattern = regex.compile(expected)
+    except (regex.error, RecursionError, OverflowError) as error:
         raise InputError(f"{expected!r} is no regular expression: {error}", where="expected_answer") from None
 
     def check(text: str) -> Verdict:
-        match = pattern.search(text[-SEARCHED:])
+        try:
+            match = pattern.search(text[-SEARCHED:], timeout=REGEX_TIMEOUT_S)
+        except TimeoutError:
+            remedy = "Write it without nested repetitions"
+            raise InputError(
+                f"{expected!r} takes too long on an answer", where="expected_answer", remedy=remedy
+            ) from None
         if match is None:
             return Verdict(0.0, None)
         return Verdict(1.0, match[1] if pattern.groups and match[1] is not None else match[0])

@@ -62,8 +62,8 @@ class Shard:
         self._migration = JudgeMigration(has_deliverable) if move_invalid_judges else None
         self.scans = {
             Kind.MATERIALIZED: scan_file(files[Kind.MATERIALIZED], Kind.MATERIALIZED),
-            Kind.FAILURES: scan_file(files[Kind.FAILURES], Kind.FAILURES, self._look_at_failure),
-            Kind.ROLLOUTS: scan_file(files[Kind.ROLLOUTS], Kind.ROLLOUTS, self._look_at_rollout),
+            Kind.FAILURES: scan_file(files[Kind.FAILURES], Kind.FAILURES, self._look_at_failures),
+            Kind.ROLLOUTS: scan_file(files[Kind.ROLLOUTS], Kind.ROLLOUTS, self._look_at_rollouts),
         }
         moved.flush()
 
@@ -82,19 +82,23 @@ class Shard:
                 take_out_not_owed(scan, owed)
         return owed
 
-    def _look_at_failure(self, row: dict[str, Any]) -> None:
+    def _look_at_failures(self, rows: list[dict[str, Any]]) -> dict[int, Reason]:
         if self._migration is not None:
-            self._migration.note(row)
+            for row in rows:
+                self._migration.note(row)
+        return {}
 
-    def _look_at_rollout(self, row: dict[str, Any]) -> Reason | None:
-        self.scores.add(row)
-        if self._migration is None or not must_move(row):
-            return None
-        if (failure := self._migration.move(row)) is not None:
-            line = msgspec.json.encode(failure) + b"\n"
-            self._moved.write(line)
-            self.gained.take(line)
-        return Reason.INVALID_JUDGE
+    def _look_at_rollouts(self, rows: list[dict[str, Any]]) -> dict[int, Reason]:
+        self.scores.add(rows)
+        if self._migration is None:
+            return {}
+        moving = {place: row for place, row in enumerate(rows) if must_move(row)}
+        for row in moving.values():
+            if (failure := self._migration.move(row)) is not None:
+                line = msgspec.json.encode(failure) + b"\n"
+                self._moved.write(line)
+                self.gained.take(line)
+        return dict.fromkeys(moving, Reason.INVALID_JUDGE)
 
 
 def run(files: Files, settings: Settings) -> None:
