@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 CORES ?= 2
 
-.PHONY: demo test test-slurm lint docs clean
+.PHONY: demo test test-slurm lint docs clean bench-materialize
 
 .venv/.ready: envs/lock.txt pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -36,6 +36,10 @@ lint: .venv/.ready
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint
 	$(BIN)/python docs/generate.py --check
+
+# PEER_PYTHON: the Python of an environment with nemo-gym 0.7.0, beside which the stage materialize is measured.
+bench-materialize: .venv/.ready
+	$(BIN)/python benchmarks/materialize.py --peer-python "$(PEER_PYTHON)"
 
 docs: .venv/.ready
 	$(BIN)/python docs/generate.py

@@ -95,6 +95,38 @@ def test_a_run_without_environment_says_where_to_put_one():
         resolve({"runs": {"demo": {"input": "x"}}}, schema("config"))
 
 
+def test_a_runs_own_tasks_replace_another_kind_from_the_defaults():
+    runs = resolved(defaults={"input": "x"}, runs={"a": {"split": "train"}, "b": {}, "c": {"input": "y"}})["runs"]
+    assert [(run["input"], run["split"]) for run in runs.values()] == [(None, "train"), ("x", None), ("y", None)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"runs": {"demo": {"input": "x", "split": "train"}}},
+        {"defaults": {"input": "x", "split": "train"}, "runs": {"demo": {}}},
+    ],
+)
+def test_tasks_come_from_one_place(changes):
+    message = refusal(**changes)
+    assert message == "runs.demo: the run has both input and split. Keep one of them"
+
+
+@pytest.mark.parametrize("given", [{}, {"split": None}])
+def test_a_run_without_tasks_is_told_how_to_get_some(given):
+    message = refusal(runs={"demo": given})
+    assert message.startswith("runs.demo: the run has no input. Add `input`")
+    assert "`split`" in message
+
+
+def test_a_split_is_one_that_is_held_out_or_trained_on():
+    message = refusal(runs={"demo": {"split": "example"}})
+    assert message.startswith("runs.demo.split: 'example' is refused. Data sets of type example are a few rows")
+    assert "no held-out set" in message
+    assert "runs.demo.split: 'test' is not one of" in refusal(runs={"demo": {"split": "test"}})
+    assert "runs.demo.split: ['train'] is not one of" in refusal(runs={"demo": {"split": ["train"]}})
+
+
 def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("runs:\n  a: {input: x}\n  a: {input: y}\n")

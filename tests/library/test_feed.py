@@ -130,6 +130,17 @@ async def test_a_failure_ends_what_is_in_flight():
     assert bench.sent == [0, 1, 2]
 
 
+async def test_no_row_is_pulled_after_a_failure():
+    rows = Pulled(20)
+    bench = Bench(rows, {1: [Answered(500, b"")]}, num_samples_in_parallel=1, max_resident_rollout_tasks=9)
+    rollouts = bench.rollouts()
+    await anext(rollouts)
+    await quiet()
+    assert rows.count == 2
+    with pytest.raises(RolloutError):
+        await anext(rollouts)
+
+
 async def test_with_routing_a_failure_is_a_row_of_its_own():
     bench = Bench(numbered(3), {1: [Answered(500, "é".encode() * 3000)]}, route_failures_to_sidecar=True)
     failures = [rollout for rollout in await all_of(bench) if "_ng_failure_class" in rollout.result]
@@ -260,6 +271,18 @@ async def test_an_error_of_the_consumer_and_its_cancellation_end_it_too():
     assert asyncio.all_tasks() == before
 
 
+async def test_closing_while_a_server_is_down_ends_its_probing():
+    bench = Bench(numbered(2), {0: [NeverSent("Refused", "no")]}, num_samples_in_parallel=1)
+    bench.sleep = lambda seconds: hang()
+    before = asyncio.all_tasks()
+    first = asyncio.create_task(anext(bench.rollouts()))
+    await quiet()
+    assert bench.sent == [0]
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert asyncio.all_tasks() == before
+
+
 async def test_an_error_of_the_rows_is_raised_behind_what_was_answered():
     def broken():
         yield from numbered(2)
@@ -287,6 +310,12 @@ async def test_a_defect_of_the_transport_is_loud():
 
     with pytest.raises(ZeroDivisionError):
         await all_of(Bench(numbered(3), {1: [defect]}))
+
+
+@pytest.mark.parametrize(("resident", "connections"), [(None, 4), (3, 3), (100, 4)])
+def test_no_more_connections_are_made_than_rows_can_use(resident, connections):
+    settings = Bench([], num_samples_in_parallel=4, max_resident_rollout_tasks=resident).settings
+    assert settings.connections == settings.limits.num_samples_in_parallel == connections
 
 
 async def test_no_rows_give_no_rollouts():

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -126,6 +127,13 @@ async def test_limits_of_a_rollout_are_kept(server, rows, word, option, kind):
     assert result["_ng_failure_type"] == kind
 
 
+async def test_few_rows_do_not_wait_for_the_many_requests_that_would_be_allowed(server, rows, monkeypatch):
+    monkeypatch.setattr("rollmake.edge.engine.RAMP", 2)
+    monkeypatch.setattr("rollmake.edge.engine.RAMP_S", 3600)
+    assert len(await all_of(rows([], []), head_server=server.address, num_samples_in_parallel=64)) == 2
+    assert await all_of([], head_server=server.address, num_samples_in_parallel=64) == []
+
+
 async def test_a_spent_budget_sends_nothing(server, rows):
     rollouts = await all_of(rows([], []), head_server=server.address, dispatch_budget_s=0)
     assert [rollout.result["_ng_failure_class"] for rollout in rollouts] == ["cancelled"] * 2
@@ -188,7 +196,13 @@ async def test_the_servers_are_named_in_three_ways(server, rows, tmp_path):
         assert result["reward"] == 0.0
 
 
-async def test_the_embedded_environment_runs_for_the_call():
+def children():
+    """The processes that this one started and that still run."""
+    return {pid for listed in Path("/proc/self/task").glob("*/children") for pid in listed.read_text().split()}
+
+
+async def test_the_embedded_environment_runs_for_the_call_and_no_longer():
+    before = children()
     answer = {"verifier": "exact", "expected_answer": "4"}
     example = {
         "responses_create_params": {"input": "2+2?"},
@@ -197,6 +211,46 @@ async def test_the_embedded_environment_runs_for_the_call():
     }
     rollouts = await all_of(rollmake.preprocess_examples([example], num_repeats=2), environment=DEMO)
     assert [rollout.result["reward"] for rollout in rollouts] == [1.0, 1.0]
+    assert children() == before
+    async with aclosing(rollmake.run_examples([example] * 2, environment=DEMO, num_samples_in_parallel=1)) as stopped:
+        await anext(stopped)
+        assert children() > before
+    assert children() == before
+
+
+async def test_what_is_being_started_when_the_call_is_given_up_is_stopped():
+    before = children()
+    first = asyncio.create_task(anext(rollmake.run_examples([], environment=DEMO)))
+    while children() == before:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert first.cancelled()
+    assert children() == before
+
+
+class Counted:
+    """An iterator that knows how many rows it has."""
+
+    def __init__(self, rows):
+        self.rows = list(rows)
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.rows:
+            raise StopIteration
+        return self.rows.pop(0)
+
+
+async def test_an_iterator_is_not_used_up_by_the_checks(server, rows):
+    given = rows([], [], [])
+    for iterator in (iter(given), Counted(given), (row for row in given)):
+        assert len(await all_of(iterator, head_server=server.address)) == 3
 
 
 async def test_a_task_source_is_resolved_for_what_is_sent_and_the_row_stays(server):

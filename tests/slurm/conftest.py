@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers.servers import chaos_server
-from slurm.on_cluster import slurm
+from slurm.on_cluster import kill, processes_in, slurm
 
 CLUSTER = Path(__file__).parent / "cluster"
 
@@ -23,10 +23,11 @@ def lab(tmp_path_factory):
 
 
 @pytest.fixture
-def cluster(lab):
-    """The cluster with all its daemons alive and without a job; it is cleared afterwards."""
+def cluster(lab, tmp_path):
+    """The cluster with all its daemons alive and without a job; nothing that a test started outlives it."""
     subprocess.run([CLUSTER / "up.sh"], env={**os.environ, "LAB": str(lab)}, check=True, capture_output=True)
     yield lab
+    kill(processes_in(tmp_path))
     slurm("scancel", "--user", "root")
 
 

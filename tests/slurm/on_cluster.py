@@ -88,16 +88,27 @@ def running():
     return [tuple(line.split()) for line in slurm("squeue", "-h", "-t", "R", "-S", "i", "-o", "%i %N").splitlines()]
 
 
-def processes_of(node):
-    """Process ids of everything that runs in jobs on `node`."""
-    wanted, found = f"SLURMD_NODENAME={node}".encode(), []
-    for path in Path("/proc").glob("[0-9]*/environ"):
+def processes(wanted):
+    """Ids of the processes whose folder in /proc fits."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            if wanted in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
+            if wanted(path):
+                found.append(int(path.name))
         except OSError:
             continue
     return found
+
+
+def processes_of(node):
+    """Everything that runs in jobs on `node`."""
+    variable = f"SLURMD_NODENAME={node}".encode()
+    return processes(lambda path: variable in (path / "environ").read_bytes().split(b"\0"))
+
+
+def processes_in(folder):
+    """Everything that works in `folder` or below."""
+    return processes(lambda path: (path / "cwd").resolve(strict=True).is_relative_to(folder))
 
 
 def kill(pids):

@@ -175,6 +175,25 @@ def test_a_server_that_stays_down_leaves_everything_owed_and_spends_nothing(tmp_
     assert (run.journal() / "rollouts_failures.jsonl").read_bytes() == b""
 
 
+def test_a_server_that_stands_still_for_a_while_costs_nothing(tmp_path):
+    with chaos_server(tmp_path) as server:
+        run = Run(tmp_path / "run", server.address, [row(["slow:0.05"], i) for i in range(40)])
+        collector = run.start(num_samples_in_parallel=4)
+        try:
+            wait_until(partial(has_lines, run.journal() / "rollouts.jsonl", 4), "rows in the journal")
+            server.process.send_signal(signal.SIGSTOP)
+            stored = (run.journal() / "rollouts.jsonl").read_bytes().count(b"\n")
+            assert collector.poll() is None
+            server.process.send_signal(signal.SIGCONT)
+            assert collector.wait(60) == 0, collector.stderr.read()
+        finally:
+            collector.kill()
+        assert stored < 40
+        assert keys(run.rollouts()) == [(i, 0) for i in range(40)]
+        assert run.failures() == []
+        assert max(server.arrived().values()) == 1
+
+
 def test_sigterm_lets_what_is_in_flight_end_and_leaves_the_rest_owed(tmp_path, server):
     rows = [row(["slow:0.5"], i, salt="term") for i in range(40)]
     run = Run(tmp_path, server.address, rows)

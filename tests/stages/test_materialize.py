@@ -8,21 +8,37 @@ import os
 import msgspec
 import polars as pl
 import pytest
+from jsonschema import Draft202012Validator
 
 from helpers.materialize import defaults, flat, typed
 from rollmake.core.errors import DataError, InputError, Problems
 from rollmake.core.plan import Plan, row_digest
 from rollmake.core.router import OVERRIDE
 from rollmake.core.topology import Environment, parse_topology
+from rollmake.edge.settings import schema
 from rollmake.stages import materialize
 from rollmake.stages.materialize import Files, Settings, run
 
 TOPOLOGY = {
-    "math": {"resources_servers": {"math": {"allowed_agents": ["simple_agent"]}}},
+    "math": {
+        "resources_servers": {
+            "math": {
+                "allowed_agents": ["simple_agent"],
+                "datasets": [
+                    {"type": "train", "jsonl_fpath": "sums.jsonl", "name": "sums"},
+                    {"type": "validation", "jsonl_fpath": "none.jsonl"},
+                    {"type": "example", "jsonl_fpath": "sums.jsonl"},
+                ],
+            }
+        }
+    },
     "a": {"responses_api_agents": {"simple_agent": {"resources_server": {"name": "math"}}}},
-    "b": {"responses_api_agents": {"other_agent": {}}},
+    "b": {"responses_api_agents": {"other_agent": {"datasets": [{"type": "train", "jsonl_fpath": "sums.jsonl"}]}}},
     "a_env": {"environment_servers": {"legacy_agent": {"agent_server": {"name": "a"}}}},
     "b_env": {"environment_servers": {"legacy_agent": {"agent_server": {"name": "b"}}}},
+}
+VALIDATORS = {
+    name: Draft202012Validator(schema(name)) for name in ("plan", "input_row", "materialized_row", "environment")
 }
 OUTPUTS = ("rollouts_materialized_inputs.jsonl", "plan.json", "plan.parquet")
 
@@ -60,6 +76,9 @@ class Run:
             plan=out / "plan.json",
         )
         run(files, settings)
+        VALIDATORS["plan"].validate(json.loads(self.content("plan.json")))
+        for row in self.rows()[:50]:
+            VALIDATORS["materialized_row"].validate(row)
 
     def content(self, name):
         return (self.folder / "out" / name).read_bytes()
@@ -309,3 +328,156 @@ def test_the_plan_takes_its_name_last(stage, monkeypatch):
     )
     stage([flat("1")])
     assert order == ["rollouts_materialized_inputs.jsonl", "plan.parquet", "plan.json"]
+
+
+ONE, TWO = (json.dumps(flat(text)).encode() for text in "12")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b'{"a": 1', "column 8: broken JSON"),
+        (b'{"a": 1} {"b": 2}', "column 10: broken JSON"),
+        (b"[1]", "column 1: a row is a JSON object, not an array"),
+        (b'"text"', "column 1: a row is a JSON object, not a string"),
+        (b'{"a": 1, "a": 2}', "column 10: the key 'a' stands twice in one object. Leave one of them out"),
+        (b'{"a": [{"b": {"c": 1, "c": 2}}]}', "column 23: the key 'c' stands twice in one object"),
+        ('{"é": {"b": 1, "b": 1}}'.encode(), "column 16: the key 'b' stands twice in one object"),
+        (b'{"a": 18446744073709551616}', "column 7: the integer 18446744073709551616 does not fit into 64 bits"),
+        (b'{"a": [-9223372036854775809]}', "column 8: the integer -9223372036854775809 does not fit into 64 bits"),
+        (b'{"a": NaN}', "column 7: NaN is no JSON number. Write null or leave it out"),
+        (b'{"a": -Infinity}', "column 7: -Infinity is no JSON number"),
+    ],
+)
+@pytest.mark.parametrize(("before", "number"), [(b"", 1), (ONE + b"\n\n", 3), (b"\xef\xbb\xbf" + ONE + b"\r\n", 2)])
+def test_what_is_no_row_is_told_with_file_line_and_column(stage, line, told, before, number):
+    with pytest.raises(InputError) as refusal:
+        stage([flat("0")], before + line + b"\n" + TWO)
+    path = stage.folder / "tasks1.jsonl"
+    assert str(refusal.value).startswith(f"{path}:{number}: {told}")
+    assert stage.outputs() == []
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_equal_lines_are_one_task_whatever_ends_them(stage, end):
+    assert keys(stage(ONE + end + ONE + b"\n" + TWO + end + ONE)) == [(0, 0), (0, 1), (1, 0), (0, 2)]
+
+
+def test_a_row_is_sent_as_it_was_said(stage):
+    text = (
+        b'{"responses_create_params": {"input": "q", "n": 1.0}, "agent_ref": {"name": "a", "x": 1}, "big": %d, "u": "'
+    )
+    text += "\u2028".encode() + b'"}'
+    stage(text % (2**64 - 1) + b"\n")
+    line = stage.content(OUTPUTS[0])
+    assert line == (text % (2**64 - 1)).replace(b": ", b":").replace(b", ", b",")[:-1] + (
+        b',"_ng_task_index":0,"_ng_rollout_index":0}\n'
+    )
+
+
+def test_an_automatic_index_that_a_row_has_already_is_told_with_both_lines(stage):
+    with pytest.raises(InputError) as refusal:
+        stage([flat("1"), flat("2", _ng_task_index=0)])
+    path = stage.folder / "tasks0.jsonl"
+    assert str(refusal.value).startswith(f"{path}:1: would get _ng_task_index 0, which the row at {path}:2 has")
+
+
+def test_repeats_are_found_by_the_data_source_after_rerouting(stage):
+    rows = stage(
+        [flat("1", None, task_source="s")], agent_map={"s": "b"}, num_repeats={"s": 3}, allow_unsupported_pairing=True
+    )
+    assert [(row["agent_ref"], row["_ng_rollout_index"]) for row in rows] == [({"name": "b"}, r) for r in range(3)]
+    fan_out = {"fan_out": {"math": ["a", "b"]}, "num_repeats": {"a": 1, "math": 2}, "allow_unsupported_pairing": True}
+    rows = stage([flat("1", None, task_source="math")], **fan_out)
+    assert [(row["agent_ref"]["name"], row["_ng_rollout_index"]) for row in rows] == [("a", 0), ("b", 1), ("b", 2)]
+
+
+def test_agents_without_repeats_are_told_at_once(stage):
+    rows = [flat("1", "a"), flat("2", "b"), flat("3", None, task_source="math")]
+    with pytest.raises(Problems) as refusal:
+        stage(rows, num_repeats={"c": 2})
+    for line, name in ((1, "a"), (2, "b"), (3, "math")):
+        assert f"tasks0.jsonl:{line}: num_repeats has no entry for '{name}' (it has c)" in str(refusal.value)
+    assert len(stage(rows, num_repeats=None)) == 3
+
+
+def test_seeds_are_added_inside_the_json_text(stage):
+    params = {"input": "q", "metadata": {"extra_body": '{"top_k": 3}'}}
+    rows = stage(
+        [{"responses_create_params": params, "agent_ref": {"name": "a"}}], num_repeats=2, num_repeats_add_seed=True
+    )
+    bodies = [row["responses_create_params"]["metadata"]["extra_body"] for row in rows]
+    assert bodies == ['{"top_k": 3, "seed": 0}', '{"top_k": 3, "seed": 1}']
+
+
+@pytest.fixture
+def split_stage(stage, monkeypatch):
+    monkeypatch.chdir(stage.folder)
+    monkeypatch.delenv("NEMO_GYM_EXTRA_ROOTS", raising=False)
+    rows = [flat("1", None), flat("2", None, task_source=None), flat("3", None, task_source="a_source")]
+    (stage.folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return stage
+
+
+def test_a_split_is_every_data_set_of_its_type_with_its_source(split_stage):
+    given = {"agent_map": {"a_source": "b"}, "environment_server_name": "a_env", "allow_unsupported_pairing": True}
+    split_stage.run([], split="train", **given)
+    rows = split_stage.rows()
+    assert [row["task_source"] for row in rows] == ["math", "math", "a_source", "b", "b", "a_source"]
+    assert [row["agent_ref"]["name"] for row in rows] == ["a", "a", "b", "b", "b", "b"]
+    # Equal rows of two servers are two tasks; those that name their source themselves are one.
+    assert keys(rows) == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (2, 1)]
+    split_stage.run([], split="train", **given, limit=4)
+    assert len(split_stage.rows()) == 4
+
+
+def test_a_split_whose_files_are_missing_or_that_nobody_declares_is_refused(split_stage):
+    with pytest.raises(InputError, match=r"^math\.datasets\.1: there is no file none\.jsonl.*NEMO_GYM_EXTRA_ROOTS"):
+        split_stage.run([], split="validation")
+    with pytest.raises(
+        InputError, match=r"^split: no server.*type 'benchmark'; there is train \(math, b\), validation"
+    ):
+        split_stage.run([], split="benchmark")
+    assert split_stage.outputs() == []
+
+
+def test_tasks_come_from_an_input_or_a_split(split_stage):
+    with pytest.raises(InputError, match="neither input nor split is given"):
+        split_stage.run([])
+    with pytest.raises(InputError, match="both input and split are given"):
+        split_stage.run([split_stage.folder / "sums.jsonl"], split="train")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        flat(),
+        flat(agent=None, task_source="math"),
+        flat(agent=None, _ng_environment_server="a_env"),
+        flat(_ng_task_index=7, _ng_rollout_index="anything", task_source=None),
+        typed(),
+        typed(agent_ref=None),
+        {},
+        [],
+        flat(agent=None),
+        flat(agent=None, task_source=None),
+        flat(agent=""),
+        flat(_ng_task_index=-1),
+        flat(_ng_task_index=None),
+        flat(_ng_task_index=1.5),
+        flat(task_source=3),
+        flat(_ng_environment_server=""),
+        {**flat(), "agent_ref": "a"},
+        {**flat(), "responses_create_params": None},
+        {"agent_ref": {"name": "a"}},
+        {"task_id": {"taskset": "t"}, "agent_ref": {"name": "a"}},
+    ],
+)
+def test_the_schema_of_input_rows_is_what_the_stage_accepts(stage, row):
+    try:
+        stage([row], environment_server_routes={"env:math": "a_env"})
+    except InputError:
+        accepted = False
+    else:
+        accepted = True
+    assert VALIDATORS["input_row"].is_valid(row) == accepted

@@ -13,6 +13,7 @@ rule collect:
         "../../envs/rollmake.yaml"
     resources:
         in_flight=lambda wildcards: RUNS[wildcards.run]["num_samples_in_parallel"],
+        **JOB,
     params:
         options=result_flags("collect"),
         tuning=tuning_flags("collect"),

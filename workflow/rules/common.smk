@@ -2,6 +2,7 @@
 import os
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from rollmake.core.deadline import budget_s
@@ -24,6 +25,7 @@ if SLURM_COMMANDS not in os.environ["PATH"].split(os.pathsep):
 
 RESULTS = CONFIG["results"]
 RUNS = CONFIG["runs"]
+JOB = CONFIG["job"]
 COMPARED = [tuple(pair) for pair in CONFIG["compare"]]
 # The rollouts files of each run that something else collected, in the order of its shards.
 try:
@@ -164,18 +166,29 @@ def result_flags(stage):
     """The options of a run that change the results of `stage`: a change of one of them reruns it."""
 
     def options(wildcards):
-        return flags(RUNS[wildcards.run], stage, result=True)
+        return run_flags(wildcards.run, stage)
 
     return options
+
+
+@cache
+def run_flags(run, stage):
+    """The same for a run, worked out once for all of its shards."""
+    return flags(RUNS[run], stage, result=True)
 
 
 def tuning_flags(stage):
     """The options that change how `stage` works, but not its results. Depending on resources, they are not tracked."""
 
     def options(wildcards, resources):
-        run = dict(RUNS[wildcards.run])
-        budget, runtime_min = run["dispatch_budget_s"], resources.get("runtime")
-        run["dispatch_budget_s"] = budget_s(budget, runtime_min, run["grace_s"])
-        return flags(run, stage, result=False)
+        return run_tuning(wildcards.run, stage, resources.get("runtime"))
 
     return options
+
+
+@cache
+def run_tuning(run, stage, runtime_min):
+    """The same for a run whose jobs may take `runtime_min` minutes, worked out once for all of its shards."""
+    options = dict(RUNS[run])
+    options["dispatch_budget_s"] = budget_s(options["dispatch_budget_s"], runtime_min, options["grace_s"])
+    return flags(options, stage, result=False)

@@ -15,6 +15,9 @@ rule repair:
         below("logs/repair/{shard}.log"),
     conda:
         "../../envs/rollmake.yaml"
+    resources:
+        # In the job of its shard it takes no time of its own: a job's time is the sum of its rules'.
+        **(JOB | {"runtime": 0}),
     params:
         options=result_flags("repair"),
         texts=text_fields,

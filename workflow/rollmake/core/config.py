@@ -35,7 +35,7 @@ def resolve(config: Json, schema: Json) -> Json:
     pairs = config.get("compare", [])
     raise_all([problem for place, pair in enumerate(pairs) for problem in _compared(pair, runs, f"compare.{place}")])
     results = config.get("results", schema["properties"]["results"]["default"])
-    return {"results": results, "runs": runs, "compare": pairs}
+    return {"results": results, "runs": runs, "compare": pairs, "job": config.get("job", {})}
 
 
 def _tasks(own: Json, run: Json, where: str) -> Json:

@@ -96,7 +96,7 @@ def _status(config: Mapping[str, str]) -> Iterator[Finding]:
     elif age == 0 or age >= needed:
         yield Finding(Level.OK, f"MinJobAge {age:g} s: squeue shows a job that ended until Snakemake asks")
     elif accounting:
-        remedy = "Set `slurm-status-command: sacct`; then cancel jobs through Snakemake (Ctrl-C) only"
+        remedy = "Set `slurm-status-command: sacct`, which profiles/slurm/bin asks for what squeue forgot"
         yield Finding(Level.WARNING, f"MinJobAge {age:g} s: squeue forgets a job before Snakemake asks again", remedy)
     else:
         remedy = f"Ask for MinJobAge={needed} or more"

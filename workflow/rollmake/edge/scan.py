@@ -11,7 +11,7 @@ from rollmake.edge.ranges import Read, same_bytes
 # Shown some records, says which to take out and why, by their places among them.
 Look = Callable[[list[dict[str, Any]]], Mapping[int, Reason]]
 # Bytes of lines that are decoded at once; more records than fit into a cache are slower.
-BATCH = 1 << 18
+BATCH = 1 << 16
 
 
 def scan_file(path: Path, kind: Kind, look: Look | None = None) -> Scan:

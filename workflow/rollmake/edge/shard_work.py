@@ -71,7 +71,8 @@ class ShardWork:
         return Request(position, row, self._rows.server(position), body)
 
     def unsent(self, request: Request, lost: str | None) -> str | None:
-        """Nothing to do: it is owed as before."""
+        """It is owed as before, and the others are none the worse for it."""
+        return None
 
     async def settle(self, request: Request, answer: Answered | Broken, url: str, latency_s: float) -> str | None:
         """Journal the record, then count it; returns why the shard ends here, if it does."""

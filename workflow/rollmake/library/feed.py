@@ -42,7 +42,8 @@ class Channel:
 class Feed:
     """Turns rows into requests and answers into rollouts, see `engine.Work`.
 
-    Without `route_failures_to_sidecar` the first failure is an error in the channel, and `failed` is set.
+    Without `route_failures_to_sidecar` a failure is an error in the channel, behind which nothing is looked at, and
+    `failed` is set.
     """
 
     def __init__(
@@ -91,9 +92,7 @@ class Feed:
         return None
 
     def unsent(self, request: Request, lost: str | None) -> str | None:
-        """Hand over a failure if the server is lost, else the drained row; nothing once a failure has ended it."""
-        if self.failed:
-            return None
+        """Hand over a failure if the server is lost, else the drained row."""
         if lost is not None:
             return self._fail(request, Failed("ServerError", lost), request.server, None)
         self._channel.put(_drained(request))
@@ -109,10 +108,9 @@ class Feed:
         if self._routes_failures:
             self._channel.put(Rollout(request.row, failed.fields, request.server, latency_s))
             return None
-        if not self.failed:
-            self.failed = True
-            where = place(request.position, request.row)
-            self._channel.put(RolloutError(request.row, failed, where=where, url=url))
+        self.failed = True
+        where = place(request.position, request.row)
+        self._channel.put(RolloutError(request.row, failed, where=where, url=url))
         return FAILED
 
 

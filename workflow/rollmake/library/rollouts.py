@@ -165,9 +165,10 @@ async def _produce(rows: Rows, source: Source, settings: Settings, channel: Chan
     async with _servers(source.environment) as head:
         topology = await patiently(lambda: source.ask(head), settings.outage_patience_s)
         addressing = Addressing(topology, allow_unsupported_pairing=settings.allow_unsupported_pairing)
+        parallel, routing = settings.connections, settings.route_failures_to_sidecar
         if isinstance(rows, Sized) and not isinstance(rows, Iterator):
             addressing.check(rows)
-        parallel, routing = settings.connections, settings.route_failures_to_sidecar
+            parallel = min(parallel, len(rows))
         feed = Feed(rows, addressing, channel, parallel=parallel, route_failures_to_sidecar=routing)
         timeouts = {"connect_timeout_s": settings.connect_timeout_s, "idle_timeout_s": settings.idle_timeout_s}
         timeout_s, max_bytes = settings.rollout_timeout_s, settings.max_response_bytes
@@ -200,8 +201,8 @@ async def dispatch(
 @asynccontextmanager
 async def _servers(environment: dict[str, Any]) -> AsyncIterator[str | None]:
     """As `environment_servers`, which blocks while servers start and stop."""
-    with TemporaryDirectory(prefix="rollmake-") as folder, ExitStack() as stack:
-        servers = environment_servers(environment, log=Path(folder) / "servers.log")
+    with TemporaryDirectory(prefix="rollmake-") as folder:
+        stack, servers = ExitStack(), environment_servers(environment, log=Path(folder) / "servers.log")
         starting = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, servers))
         try:
             yield await asyncio.shield(starting)
