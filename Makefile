@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 CORES ?= 2
 
-.PHONY: demo test test-slurm lint docs clean bench-materialize
+.PHONY: demo test test-slurm lint docs clean bench-materialize bench-aggregate bench-scale bench-repair
 
 .venv/.ready: envs/lock.txt pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -40,6 +40,17 @@ lint: .venv/.ready
 # PEER_PYTHON: the Python of an environment with nemo-gym 0.7.0, beside which the stage materialize is measured.
 bench-materialize: .venv/.ready
 	$(BIN)/python benchmarks/materialize.py --peer-python "$(PEER_PYTHON)"
+
+# The same Python, beside which the metrics are measured.
+bench-aggregate: .venv/.ready
+	$(BIN)/python benchmarks/aggregate.py --peer-python "$(PEER_PYTHON)"
+
+bench-scale: .venv/.ready
+	$(BIN)/python benchmarks/scale.py
+
+bench-repair: .venv/.ready
+	$(BIN)/python benchmarks/repair.py 60000 2000
+	$(BIN)/python benchmarks/repair.py 20000 8000
 
 docs: .venv/.ready
 	$(BIN)/python docs/generate.py

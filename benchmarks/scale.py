@@ -114,12 +114,17 @@ def main():
     try:
         begin = time.monotonic()
         written = prepare(folder, arguments.rollouts // REPEATS, arguments.bytes)
-        print(f"{arguments.rollouts} rollouts, {written / 1e9:.2f} GB, written and repaired in {time.monotonic() - begin:.0f} s")
+        print(
+            f"{arguments.rollouts} rollouts, {written / 1e9:.2f} GB, written and repaired in {time.monotonic() - begin:.0f} s"
+        )
         seconds, peak = measure(folder)
         size = (folder / "rollouts_aggregate_metrics.json").stat().st_size
     finally:
         shutil.rmtree(folder)
-    print(f"aggregate: {seconds:.1f} s (at most {MOST_S}), peak {peak:.0f} MB (at most {MOST_MEGABYTES}), {size / 1e6:.0f} MB written")
+    print(
+        f"aggregate: {seconds:.1f} s (at most {MOST_S}), peak {peak:.0f} MB (at most {MOST_MEGABYTES}),"
+        f" {size / 1e6:.0f} MB written"
+    )
     return int(seconds > MOST_S or peak > MOST_MEGABYTES)
 
 

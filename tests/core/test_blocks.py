@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from rollmake.core.blocks import BLOCK, ScoreBlocks, scalars, stack
-from rollmake.core.columns import frame_of
+from rollmake.core.columns import frame_from, frame_of, joined
 
 
 def row(task=0, rollout=0, **fields):
     return {"_ng_task_index": task, "_ng_rollout_index": rollout, **fields}
 
 
-def blocks_of(rows):
-    blocks = ScoreBlocks()
-    for one in rows:
-        blocks.add(one)
+def blocks_of(rows, at_once=7, texts=()):
+    blocks = ScoreBlocks(texts)
+    for start in range(0, len(rows), at_once):
+        blocks.add(rows[start : start + at_once])
     return blocks.frame()
 
 
@@ -27,17 +27,23 @@ def test_no_records_still_have_every_fixed_column():
 
 def test_replies_are_not_held():
     text = "x" * 10_000
-    slim = scalars(
-        row(
-            reward=1,
-            text=text,
-            many=[text],
-            response={"output": text, "usage": {"tokens": 3}},
-            ng_perf={"s": 1.5},
-            ok=True,
-        )
-    )
-    assert slim == row(reward=1, response={"usage": {"tokens": 3}}, ng_perf={"s": 1.5}, ok=True)
+    response = {"output": text, "usage": {"tokens": 3, "text": text}}
+    fixed, numbers = scalars([row(reward=1, text=text, many=[text], response=response, ng_perf={"s": 1.5}, ok=True)])
+    assert {name: list(values) for name, values in numbers.items()} == {
+        "field/ok": [True],
+        "usage/tokens": [3],
+        "perf/s": [1.5],
+    }
+    assert text not in str(fixed)
+
+
+def test_texts_are_taken_in_whatever_they_hold():
+    values = ["four", 4, 4.0, True, None, ["a"], {"b": "é"}, ""]
+    rows = [row(index, said=value) for index, value in enumerate(values)] + [row(99)]
+    frame = blocks_of(rows, texts=["said", "said", "other"])
+    assert frame["json/said"].to_list() == ['"four"', "4", "4.0", "true", None, '["a"]', '{"b":"é"}', '""', None]
+    assert frame["json/other"].to_list() == [None] * len(rows)
+    assert blocks_of([], texts=["said"]).schema["json/said"] == pl.String
 
 
 @pytest.mark.parametrize("response", [None, "text", [], {"usage": None}, {"usage": [1]}, {"usage": "x"}])
@@ -80,6 +86,8 @@ ROWS = st.lists(
 
 @given(ROWS, st.integers(0, 8))
 def test_any_split_gives_the_frame_of_the_whole(rows, cut):
-    parts = [part for part in (rows[:cut], rows[cut:]) if part]
-    stacked = stack([frame_of([scalars(one) for one in part]) for part in parts])
-    assert_frame_equal(stacked, frame_of([scalars(one) for one in rows]), check_column_order=False)
+    parts = [scalars(part) for part in (rows[:cut], rows[cut:]) if part]
+    whole = frame_from(scalars(rows))
+    assert_frame_equal(stack([frame_from(part) for part in parts]), whole, check_column_order=False)
+    assert_frame_equal(frame_from(joined(parts)), whole, check_column_order=False)
+    assert_frame_equal(frame_of(rows), whole, check_column_order=False)

@@ -43,6 +43,20 @@ def test_a_runs_options_win_over_defaults_and_those_over_the_schema():
     assert [(run["num_repeats"], run["shards"]) for run in result["runs"].values()] == [(8, 2), (1, 2)]
 
 
+def test_a_runs_own_source_replaces_the_shared_one_of_either_kind():
+    runs = resolved(defaults={"input": "x"}, runs={"a": {"input_glob": "y"}, "b": {}})["runs"]
+    assert (runs["a"]["input"], runs["a"]["input_glob"]) == (None, "y")
+    assert (runs["b"]["input"], runs["b"]["input_glob"]) == ("x", None)
+    runs = resolved(defaults={"input_glob": "y"}, runs={"a": {"input": "x"}, "b": {}})["runs"]
+    assert (runs["a"]["input"], runs["a"]["input_glob"], runs["b"]["input_glob"]) == ("x", None, "y")
+
+
+def test_runs_to_compare_are_kept_in_order():
+    runs = {name: {"input": "x"} for name in "abc"}
+    assert resolved(runs=runs, compare=[["b", "a"], ["a", "c"]])["compare"] == [["b", "a"], ["a", "c"]]
+    assert resolved()["compare"] == []
+
+
 def test_a_run_may_have_its_own_environment():
     own = {"head_server": "http://host:11000", "serve": {"command": "x"}}
     run = resolved(runs={"a": {"input": "x", "environment": own}})["runs"]["a"]
@@ -67,6 +81,15 @@ def test_a_model_gets_no_defaults_of_the_scripted_policy():
         ({"runs": {"-a": {"input": "x"}}}, ["'-a' is no name of a run"]),
         ({"runs": {}}, ["runs"]),
         ({"runs": {"demo": {}}}, ["runs.demo", "no input", "Add `input`"]),
+        ({"runs": {"demo": {"input": "x", "input_glob": "y"}}}, ["runs.demo", "both input and input_glob"]),
+        ({"compare": [["demo", "nope"]]}, ["compare.0", "no run 'nope'", "Runs are demo"]),
+        ({"compare": [["demo"]]}, ["compare.0", "too short"]),
+        (
+            {"runs": {"a": {"input": "x", "disable_aggregation": True}, "b": {"input": "x"}}, "compare": [["a", "b"]]},
+            ["compare.0", "'a' has no scores to compare"],
+        ),
+        ({"runs": {"demo": {"input": "x", "metrics": {"backend": "remote"}}}}, ["runs.demo.metrics.backend"]),
+        ({"runs": {"demo": {"input": "x", "metrics": {"score": "s"}}}}, ["runs.demo.metrics", "backend is missing"]),
         ({"environment": None}, ["environment"]),
         (
             {"environment": {"embedded": {"policy": "scripted"}, "topology": "t.yaml"}},
@@ -150,7 +173,7 @@ def test_every_option_names_its_stage_and_whether_it_changes_a_result():
 
 # What says which rules there are for a run.
 READ_BY_RULES = ("input_glob", "merge_shards", "require_complete")
-STAGES_WITH_OPTIONS = ("materialize", "collect", "seal", "repair", "aggregate", "statistics")
+STAGES_WITH_OPTIONS = ("materialize", "collect", "seal", "repair", "aggregate", "statistics", "doctor")
 
 
 @pytest.mark.parametrize("stage", STAGES_WITH_OPTIONS)
@@ -175,3 +198,14 @@ def test_a_stages_options_are_split_by_whether_they_change_a_result():
     parts = [stage_options(schema("config"), "collect", result=result) for result in (True, False)]
     assert {**parts[0], **parts[1]}.keys() == both.keys()
     assert not parts[0].keys() & parts[1].keys()
+
+
+def test_what_a_job_asks_of_the_cluster_is_handed_on():
+    job = {"runtime": 240, "slurm_partition": "batch", "mem_mb": 4000}
+    assert resolved(job=job)["job"] == job
+    assert resolved()["job"] == {}
+
+
+@pytest.mark.parametrize("job", [{"runtime": 0}, {"runtime": "4h"}, {"mem_mb": 1.5}])
+def test_what_no_job_can_ask_is_refused(job):
+    assert "job" in refusal(job=job)

@@ -53,6 +53,20 @@ def test_a_score_stands_beside_the_coverage_of_its_server():
     assert (silent.label, silent.mean, silent.basis.scored, silent.basis.expected) == ("silent", None, 0, 6)
 
 
+@pytest.mark.parametrize(
+    ("servers", "interval"),
+    [
+        ({"s": {"mean": {"estimate": 0.5, "low": 0.25, "high": 0.75}}}, (0.25, 0.75)),
+        ({"s": {"mean": {"estimate": 0.5, "low": None, "high": None}}}, None),
+        ({}, None),
+    ],
+)
+def test_a_score_has_an_interval_if_it_is_known(servers, interval):
+    [score] = report.scores([entry()], {"servers": {"s": NUMBERS}}, {"servers": servers})
+    assert score.interval == interval
+    assert report.scores([entry()], {"servers": {"s": NUMBERS}})[0].interval is None
+
+
 def test_a_score_whose_coverage_is_unknown_is_refused():
     with pytest.raises(DataError, match=r"'other'.*aggregate again"):
         report.scores([entry("other")], {"servers": {"s": NUMBERS}})

@@ -52,6 +52,52 @@ def test_a_record_is_found_where_it_stands():
     assert (scan.lines, scan.size) == (3, len(joined))
 
 
+PLAIN_LINES = st.builds(
+    row,
+    st.integers(-3, 3),
+    st.integers(0, 2),
+    x=st.text(max_size=3),
+    _ng_failure_class=st.sampled_from([None, "a"]),
+    _ng_attempt_index=st.sampled_from([None, 1, "1", -1, 2**40]),
+).map(lambda line: line + b"\n")
+ODD_LINES = st.sampled_from(
+    [
+        b"\n",
+        b"\0\n",
+        b"{\n",
+        b"[1]\n",
+        b"{}\n",
+        b'{"_ng_task_index":0}\n',
+        row(1.5) + b"\n",
+        row(True) + b"\n",
+        row(2**63) + b"\n",
+        row() + b" \n",
+        row() + b"\r\n",
+        b" " + row() + b"\n",
+        b"\xef\xbb\xbf" + row() + b"\n",
+    ]
+)
+
+
+@given(st.lists(PLAIN_LINES | ODD_LINES, min_size=1, max_size=6), st.sampled_from(list(Kind)), st.booleans())
+def test_many_lines_at_once_are_taken_as_one_by_one(content, kind, torn):
+    content = [*content[:-1], content[-1][:-1]] if torn and len(content[-1]) > 1 else content
+    one, many = scan_of(*content, kind=kind), Scan(kind)
+    taken = many.take_many(content[:2]) + (many.take_many(content[2:]) if content[2:] else [])
+    alone = Scan(kind)
+    assert taken == [record for line in content if (record := alone.take(line)) is not None]
+    assert many.rows.tolist() == one.rows.tolist()
+    assert many.removed.tolist() == one.removed.tolist()
+    assert (many.codes.tolist(), many.lines, many.size) == (one.codes.tolist(), one.lines, one.size)
+    assert +many.changes == +one.changes
+
+
+def test_any_record_can_be_taken_out():
+    scan = scan_of(row(0) + b"\n", row(1) + b"\n", row(2) + b"\n")
+    scan.take_out(Reason.INVALID_JUDGE, 1)
+    assert scan.order().tolist() == [0, 2]
+
+
 def test_take_gives_the_record_or_nothing():
     scan = Scan(Kind.ROLLOUTS)
     assert scan.take(row(1, x=2) + b"\n") == {"_ng_task_index": 1, "_ng_rollout_index": 0, "x": 2}

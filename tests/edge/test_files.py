@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from rollmake.edge.files import break_link, publish, replacing, write_atomic
+from rollmake.edge.files import break_link, publish, replacing, replacing_all, write_atomic
 
 
 def test_a_file_is_replaced_when_the_block_ends_and_parents_are_made(tmp_path):
@@ -45,3 +45,17 @@ def test_publishing_over_a_leftover_of_a_killed_job(tmp_path):
     (tmp_path / f".target.{os.getpid()}.tmp").write_bytes(b"leftover")
     publish(source, target)
     assert target.read_bytes() == b"content"
+
+
+def test_files_that_belong_together_appear_together_or_not_at_all(tmp_path):
+    paths = [tmp_path / "new" / name for name in "abc"]
+    with replacing_all(paths) as files:
+        for path, file in zip(paths, files, strict=True):
+            file.write(path.name.encode())
+        assert not any(path.exists() for path in paths)
+    assert [path.read_bytes() for path in paths] == [b"a", b"b", b"c"]
+    with pytest.raises(OSError, match="full"), replacing_all(paths) as files:
+        files[0].write(b"other")
+        raise OSError("full")
+    assert sorted(path.name for path in paths[0].parent.iterdir()) == ["a", "b", "c"]
+    assert paths[0].read_bytes() == b"a"

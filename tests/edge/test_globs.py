@@ -2,7 +2,8 @@
 
 import pytest
 
-from rollmake.edge.globs import find_shards
+from rollmake.core.errors import InputError
+from rollmake.edge.globs import external_shards, find_shards
 
 
 @pytest.fixture
@@ -33,3 +34,17 @@ def test_patterns_start_at_the_working_directory(folder, monkeypatch):
     monkeypatch.chdir(folder)
     assert find_shards("q/*") == ["q/c.jsonl"]
     assert find_shards(f"{folder}/q/*") == [f"{folder}/q/c.jsonl"]
+
+
+def test_what_a_run_writes_itself_is_no_shard_of_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own = ["results/a/rollouts.jsonl", "results/a/repaired/0000-of-0001/rollouts.jsonl"]
+    for name in (*own, "results/a/more.jsonl", "results/b/rollouts.jsonl", "x.jsonl"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    patterns = "x.jsonl, results/*/*.jsonl, results/*/*/*/*.jsonl"
+    found = ["x.jsonl", "results/a/more.jsonl", "results/b/rollouts.jsonl"]
+    assert external_shards(patterns, tmp_path / "results/a") == found
+    with pytest.raises(InputError, match=r"runs.a: no rollouts file matches 'results/a/r\*.jsonl'"):
+        external_shards("results/a/r*.jsonl", tmp_path / "results/a")

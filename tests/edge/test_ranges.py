@@ -68,9 +68,10 @@ def test_no_more_than_a_piece_is_gathered_before_it_is_written(monkeypatch):
     monkeypatch.setattr(ranges, "PIECE", 50)
 
     class Target(io.BytesIO):
-        def write(self, content):
-            sizes.append(len(content))
-            return super().write(content)
+        def writelines(self, parts):
+            for part in parts:
+                sizes.append(len(part))
+                self.write(part)
 
     sizes, target = [], Target()
     copy_lines(from_memory, *np.array(PLACES).T, target)

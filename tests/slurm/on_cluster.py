@@ -27,8 +27,20 @@ class ClusterWorkflow(Workflow):
         self.words = ["--profile", f"profiles/{profile}", *POLLING[profile], *words]
         (folder / "profiles").symlink_to(ROOT / "profiles")
 
+    # What Snakemake is started by, if not directly.
+    before: tuple[str, ...] = ()
+
     def command(self, *words):
-        base = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--configfile", "config.yaml"]
+        base = [
+            *self.before,
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--snakefile",
+            ROOT / "Snakefile",
+            "--configfile",
+            "config.yaml",
+        ]
         return [str(word) for word in (*base, *self.words, *words)]
 
 
@@ -104,6 +116,11 @@ def processes_of(node):
     """Everything that runs in jobs on `node`."""
     variable = f"SLURMD_NODENAME={node}".encode()
     return processes(lambda path: variable in (path / "environ").read_bytes().split(b"\0"))
+
+
+def step_daemons(job):
+    """The daemons that would tell slurmctld how the processes of `job` ended."""
+    return processes(lambda path: (path / "cmdline").read_bytes().startswith(f"slurmstepd: [{job}.".encode()))
 
 
 def processes_in(folder):

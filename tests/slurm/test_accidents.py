@@ -11,7 +11,7 @@ import pytest
 
 from faults.test_kills import PARALLEL, Chaotic, rows
 from helpers.servers import TESTS, wait_until
-from slurm.on_cluster import OnCluster, kill, processes_of, running, slurm
+from slurm.on_cluster import OnCluster, kill, processes, processes_of, running, slurm, step_daemons
 
 pytestmark = pytest.mark.slurm
 
@@ -53,6 +53,25 @@ def test_snakemake_is_killed_while_its_jobs_go_on(tmp_path, server, cluster):
     run.ends(run.workflow.start())
     rollouts, _ = run.check(repeated=0)
     assert len(rollouts) == 40
+
+
+def test_in_flight_bounds_all_jobs_together(tmp_path, server, cluster):
+    run = OnCluster(tmp_path, server, rows(6, wait=1), "--resources", f"in_flight={2 * PARALLEL - 1}")
+    run.ends(run.workflow.start())
+    run.check(repeated=0)
+    (first,), (second,) = sorted(
+        (collection["jobs"] for collection in run.collections()), key=lambda jobs: jobs[0]["started"]
+    )
+    assert first["ended"] <= second["started"], "one shard after the other"
+
+
+def test_what_the_config_asks_of_the_cluster(tmp_path, server, cluster):
+    run = OnCluster(tmp_path, server, rows(12, wait=1))
+    run.workflow.configure(**run.config | {"job": {"runtime": 7, "mem_mb": 300, "slurm_partition": "low"}})
+    snakemake = run.start()
+    assert set(slurm("squeue", "-h", "-o", "%P %l %m").splitlines()) == {"low 7:00 300M"}
+    run.ends(snakemake)
+    run.check(repeated=0)
 
 
 def test_another_executor_is_another_profile(tmp_path, server, cluster):
@@ -98,9 +117,7 @@ def test_pre_emption(tmp_path, server, cluster, partition):
     wait_until(lambda: not {job for job, _ in running()} & set(jobs), "the jobs are pre-empted")
     if partition == "low":
         for job in jobs:
-            # SLURM lets a requeued job wait for two minutes.
-            wait_until(lambda job=job: "PENDING" in slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job is requeued")
-            slurm("scontrol", "update", f"jobid={job}", "starttime=now")
+            requeued(job)
     run.ends(snakemake)
     rollouts, _ = run.check(repeated=2 * PARALLEL)
     assert len(rollouts) == 40
@@ -108,18 +125,32 @@ def test_pre_emption(tmp_path, server, cluster, partition):
 
 
 def test_a_node_dies(tmp_path, server, cluster):
-    run = OnCluster(tmp_path, server, rows(20, wait=1), "--default-resources", "slurm_extra='--spread-job'")
+    run = OnCluster(tmp_path, server, rows(20, wait=1))
     snakemake = run.start()
     job, node = running()[0]
-    kill([int((cluster / "run" / f"slurmd-{node}.pid").read_text())])
+    slurmd_dies(cluster, node)
+    kill([pid for job, at in running() if at == node for pid in step_daemons(job)])
     kill(processes_of(node))
-    # What slurmctld finds out after its time-out; here it is told.
-    slurm("scontrol", "update", f"nodename={node}", "state=down", "reason=died")
-    wait_until(lambda: "PENDING" in slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job is requeued")
-    slurm("scontrol", "update", f"jobid={job}", "starttime=now")
+    lost(node, job)
     run.ends(snakemake)
     rollouts, _ = run.check(repeated=2 * PARALLEL)
     assert len(rollouts) == 40
+
+
+def slurmd_dies(cluster, node):
+    kill([int((cluster / "run" / f"slurmd-{node}.pid").read_text())])
+
+
+def lost(node, job):
+    """Tell slurmctld that a node is down, which it would find out by itself later, and let `job` start again at once."""
+    slurm("scontrol", "update", f"nodename={node}", "state=down", "reason=died")
+    requeued(job)
+
+
+def requeued(job):
+    """SLURM lets a requeued job wait for two minutes; start it at once."""
+    wait_until(lambda: "PENDING" in slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job is requeued")
+    slurm("scontrol", "update", f"jobid={job}", "starttime=now")
 
 
 def test_slurmd_dies_but_its_jobs_go_on(tmp_path, server, cluster):
@@ -127,10 +158,8 @@ def test_slurmd_dies_but_its_jobs_go_on(tmp_path, server, cluster):
     run = OnCluster(tmp_path, server, rows(40, wait=1), shards=1)
     snakemake = run.start()
     job, node = running()[0]
-    kill([int((cluster / "run" / f"slurmd-{node}.pid").read_text())])
-    slurm("scontrol", "update", f"nodename={node}", "state=down", "reason=died")
-    wait_until(lambda: "PENDING" in slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job is requeued")
-    slurm("scontrol", "update", f"jobid={job}", "starttime=now")
+    slurmd_dies(cluster, node)
+    lost(node, job)
     wait_until(lambda: len(run.collectors()) > 1, "a second collector")
     run.ends(snakemake)
     rollouts, _ = run.check(repeated=0)
@@ -181,6 +210,30 @@ def test_a_full_scratch_disk_that_is_emptied_again(tmp_path, server, cluster):
         assert (len(rollouts), failures) == (48, [])
 
 
+# Hide a folder from a process and its children, with a mount of their own, until a file appears.
+BLINDFOLD = """
+hidden=$1 until=$2
+shift 2
+mkdir -p "$hidden"
+mount -t tmpfs tmpfs "$hidden"
+{ while ! [ -e "$until" ]; do sleep 0.2; done; umount --lazy "$hidden"; } &
+exec "$@"
+"""
+
+
+def test_files_that_snakemake_sees_late(tmp_path, server, cluster):
+    run = OnCluster(tmp_path, server, rows(8, wait=0.5))
+    seen = tmp_path / "seen"
+    run.workflow.before = ("unshare", "--mount", "sh", "-ec", BLINDFOLD, "sh", run.folder / "repaired", seen)
+    snakemake = run.workflow.start()
+    wait_until(lambda: "for missing files" in run.said(), "a job has ended and its files are missed", timeout_s=120)
+    seen.touch()
+    run.workflow.before = ()
+    run.ends(snakemake)
+    run.check(repeated=0)
+    assert chain_links(run) == [1, 1]
+
+
 @pytest.mark.parametrize("end", ["scancel", "killed", "done"])
 def test_servers_of_a_job_are_gone_with_it(tmp_path, server, cluster, end):
     run = OnCluster(tmp_path, server, rows(16, wait=1), grace_s=2)
@@ -196,14 +249,21 @@ def test_servers_of_a_job_are_gone_with_it(tmp_path, server, cluster, end):
     elif end == "killed":
         kill(run.collectors())
     run.ends(snakemake)
-    assert own_servers(tmp_path) == []
+    wait_until(lambda: not own_servers(tmp_path), "no server is left")
     rollouts, _ = run.check(repeated=2 * PARALLEL if end != "done" else 0)
     assert len(rollouts) == 32
 
 
 def own_servers(folder):
-    said = subprocess.run(["pgrep", "-f", f"helpers.chaos {folder}/own-"], capture_output=True, text=True, check=False)
-    return said.stdout.split()
+    """Servers that this run's jobs started."""
+    words = [b"-m", b"helpers.chaos"]
+    own = str(folder / "own-").encode()
+
+    def fits(path):
+        said = (path / "cmdline").read_bytes().split(b"\0")
+        return said[1:3] == words and said[3].startswith(own)
+
+    return processes(fits)
 
 
 def chain_links(run):

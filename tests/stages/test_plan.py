@@ -77,6 +77,16 @@ def test_the_end_by_hand(study, said):
     assert "`retries` must be 0 or more" in text
 
 
+def test_the_time_limit_comes_from_the_config(study, said):
+    progress(study, "0000-of-0003", [10.0] * 8, done=8)
+    assert "--runtime-min" in said()[1]
+    config = yaml.safe_load((study / "config.yaml").read_text())
+    (study / "config.yaml").write_text(yaml.safe_dump(config | {"job": {"runtime": 2}}))
+    # 120 s less 80 s and a margin of 10 s.
+    assert "each starting rollouts for 30 s" in said()[1]
+    assert "each starting rollouts for 58 min 30 s" in said("--runtime-min", "60")[1]
+
+
 def test_small_allocations_make_chains(study, said):
     # 100 s less a grace of 20 s and 60 s for the end leave 20 s, less a margin of 10 s: each slot starts one.
     progress(study, "0000-of-0003", [10.0] * 8, done=8)

@@ -293,3 +293,11 @@ def test_a_file_that_lacks_what_it_must_hold_is_refused(tmp_path):
     change(folder / "shards" / "0000-of-0003" / "collection.json", jobs=[{}])
     with pytest.raises(DataError, match="does not hold what it must"):
         page(folder)
+
+
+def test_the_interval_stands_beside_the_score(tmp_path):
+    folder = make_run(tmp_path / "run")
+    assert "95 % interval over tasks" not in words(page(folder))
+    mean = {"estimate": 0.5, "low": 0.125, "high": 0.875}
+    (folder / "statistics.json").write_text(json.dumps({"servers": {SERVER: {"mean": mean}}}))
+    assert "mean reward 95 % interval over tasks 0.125 to 0.875" in words(page(folder))

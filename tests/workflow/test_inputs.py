@@ -76,7 +76,6 @@ def test_a_changed_data_set_is_noticed(split_run):
 
 def test_another_split_is_noticed_and_its_missing_file_told_with_the_server(split_run):
     split_run.configure(environment={"topology": "servers.yaml"}, runs={"quiz": {"split": "validation"}})
-    assert split_run.planned(PLAN) == {"materialize": 1}
     done = split_run.run(PLAN)
     assert done.returncode == 1
     told = (split_run.results / "quiz" / "logs" / "materialize.log").read_text()

@@ -12,8 +12,7 @@ rule collect:
     conda:
         "../../envs/rollmake.yaml"
     resources:
-        in_flight=lambda wildcards: RUNS[wildcards.run]["num_samples_in_parallel"],
-        **JOB,
+        **(JOB | {"in_flight": lambda wildcards: RUNS[wildcards.run]["num_samples_in_parallel"]}),
     params:
         options=result_flags("collect"),
         tuning=tuning_flags("collect"),

@@ -94,9 +94,13 @@ def shard_count(run):
 def collected(place):
     """An input function: the rollouts (0), sidecar (1) or materialized inputs (2) of a shard, where there are any."""
 
+    own = below(f"shards/{{shard}}/{SHARD_FILES[place]}")
+    if not EXTERNAL:
+        return own
+
     def inputs(wildcards):
         if wildcards.run not in EXTERNAL:
-            return f"{RESULTS}/{wildcards.run}/shards/{wildcards.shard}/{SHARD_FILES[place]}"
+            return own.format(run=wildcards.run, shard=wildcards.shard)
         shard = EXTERNAL[wildcards.run][parse_shard(wildcards.shard)[0]]
         file = list(files_of(Path(shard)).values())[place]
         return [str(file)] if place == 0 or file.exists() else []

@@ -12,3 +12,7 @@ checkpoint environment:
         environment=environment,
     shell:
         "exec rollmake environment --environment {params.environment:q} --output {output:q} --log {log:q}"
+
+
+# Without such a run it need not be one, and a dry run of many shards is planned once instead of twice.
+rules.environment.rule.is_checkpoint = any(run["split"] is not None for run in RUNS.values())

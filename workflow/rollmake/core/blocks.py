@@ -1,6 +1,7 @@
 """The frame of `core/scores.py`, built from records one at a time without holding on to them."""
 
 from collections.abc import Collection, Mapping
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -54,7 +55,7 @@ class ScoreBlocks:
 
 def scalars(rows: list[dict[str, Any]]) -> Lists:
     """What of records with identity is read, leaving out everything that `frame_of` refuses."""
-    keys = {"task": [row[TASK] for row in rows], "rollout": [row[ROLLOUT] for row in rows]}
+    keys = {name: list(map(itemgetter(key), rows)) for name, key in (("task", TASK), ("rollout", ROLLOUT))}
     given = [row.get(ATTEMPT) for row in rows]
     attempts = [value if type(value) is int and value in ATTEMPTS else 0 for value in given]
     responses = [row.get(RESPONSE) for row in rows]

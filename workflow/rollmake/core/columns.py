@@ -1,7 +1,7 @@
 """Records of rollouts -> the frame of `core/scores.py`: every number in them, one line a record."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -26,10 +26,10 @@ Record = dict[str, Any]
 
 
 class Lists(NamedTuple):
-    """What is read of records, one value a record in each list; by name for the numbers, None where there is none."""
+    """What is read of records, one value a record in each; by name for the numbers, None where there is none."""
 
-    fixed: dict[str, list[Any]]
-    numbers: dict[str, list[Any]]
+    fixed: dict[str, Sequence[Any]]
+    numbers: dict[str, Sequence[Any]]
 
 
 def frame_of(rows: list[Record]) -> pl.DataFrame:
@@ -44,20 +44,29 @@ def frame_of(rows: list[Record]) -> pl.DataFrame:
 
 def lists_of(rows: list[Record], keys: dict[str, list[int]], attempts: list[int], usage: list[Record]) -> Lists:
     """What is read of `rows`, whose indices, attempts and usage are known."""
-    perf = [row.get(PERF) for row in rows]
-    observed = [type(value) is dict for value in perf]
+    found, nothing = transposed(rows), [None] * len(rows)
+    perf = [value if type(value) is dict else None for value in found.get(PERF, nothing)]
+    references = found.get(AGENT_REF, nothing)
     fixed = {
         **keys,
         "attempt": attempts,
-        "server": [row.get(SERVER) for row in rows],
-        "agent": [ref.get("name") if type(ref := row.get(AGENT_REF)) is dict else None for row in rows],
-        "masked": [bool(row.get(MASK)) for row in rows],
-        OBSERVED: observed,
+        "server": found.get(SERVER, nothing),
+        "agent": [reference.get("name") if type(reference) is dict else None for reference in references],
+        "masked": list(map(bool, found.get(MASK, nothing))),
+        OBSERVED: [value is not None for value in perf],
         REWARD: [row.get(REWARD, ABSENT) for row in rows],
     }
-    numbers = number_lists(FIELD, rows, lambda name: not name.startswith("_") and name != REWARD)
-    numbers |= number_lists(USAGE, usage)
-    return Lists(fixed, numbers | number_lists(PERF_COLUMN, [v if ok else {} for v, ok in zip(perf, observed, strict=True)]))
+    fields = {name: values for name, values in found.items() if not name.startswith("_") and name != REWARD}
+    numbers = number_lists(FIELD, fields) | number_lists(USAGE, transposed(usage))
+    return Lists(fixed, numbers | number_lists(PERF_COLUMN, transposed([value or {} for value in perf])))
+
+
+def transposed(rows: list[Record]) -> dict[str, Sequence[Any]]:
+    """The values of each name in `rows`, one a record, None where a record has none."""
+    shapes = dict.fromkeys(map(tuple, rows))
+    if len(shapes) == 1:
+        return dict(zip(*shapes, zip(*map(dict.values, rows), strict=True), strict=True))
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(shapes))}
 
 
 def joined(parts: list[Lists]) -> Lists:
@@ -65,7 +74,11 @@ def joined(parts: list[Lists]) -> Lists:
     sizes = [len(part.fixed["task"]) for part in parts]
     names = dict.fromkeys(chain.from_iterable(part.numbers for part in parts))
     numbers = {
-        name: list(chain.from_iterable(part.numbers.get(name) or [None] * size for part, size in zip(parts, sizes, strict=True)))
+        name: list(
+            chain.from_iterable(
+                part.numbers.get(name) or [None] * size for part, size in zip(parts, sizes, strict=True)
+            )
+        )
         for name in names
     }
     fixed = {name: list(chain.from_iterable(part.fixed[name] for part in parts)) for name in parts[0].fixed}
@@ -130,7 +143,7 @@ def place(row: Record) -> str:
     return f"record of task {row.get(TASK)!r}, rollout {row.get(ROLLOUT)!r}"
 
 
-def texts(values: list[Any]) -> pl.Series:
+def texts(values: Sequence[Any]) -> pl.Series:
     """The strings among `values`, null for anything else."""
     return pl.Series([value if isinstance(value, str) else None for value in values], dtype=pl.String)
 
@@ -141,21 +154,17 @@ def is_number(value: object) -> bool:
     return kind is int or kind is bool or (kind is float and not math.isnan(value))
 
 
-def number_lists(
-    prefix: str, rows: list[Record], wanted: Callable[[str], bool] = lambda name: True
-) -> dict[str, list[Any]]:
-    """The values of all names in `rows` that are `wanted` and have a number, None where there is none."""
+def number_lists(prefix: str, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """The columns that have a number, with None for everything else in them."""
     found = {}
-    for name in dict.fromkeys(chain.from_iterable(rows)):
-        if wanted(name):
-            values = [row.get(name) for row in rows]
-            kinds = set(map(type, values))
-            if not kinds.isdisjoint(DTYPES):
-                found[prefix + name] = values if kinds <= PLAIN else [v if type(v) in DTYPES else None for v in values]
+    for name, values in columns.items():
+        kinds = set(map(type, values))
+        if not kinds.isdisjoint(DTYPES):
+            found[prefix + name] = values if kinds <= PLAIN else [v if type(v) in DTYPES else None for v in values]
     return found
 
 
-def column(name: str, values: list[Any]) -> dict[str, pl.Series]:
+def column(name: str, values: Sequence[Any]) -> dict[str, pl.Series]:
     """The column of one name, and its `exact/` column where that is needed; nothing if there is no number in it."""
     kinds = set(map(type, values)) - {NONE}
     if kinds.isdisjoint(DTYPES):
@@ -172,13 +181,13 @@ def column(name: str, values: list[Any]) -> dict[str, pl.Series]:
     return {name: pl.Series(floats, dtype=pl.Float64), EXACT + name: pl.Series(exact, dtype=pl.String)}
 
 
-def fits(values: list[Any]) -> bool:
+def fits(values: Sequence[Any]) -> bool:
     """Whether all whole numbers among `values` fit into 64 bits."""
     numbers = [value for value in values if value is not None]
     return min(numbers, default=0) in INT64 and max(numbers, default=0) in INT64
 
 
-def reward_columns(rewards: list[Any]) -> dict[str, pl.Series]:
+def reward_columns(rewards: Sequence[Any]) -> dict[str, pl.Series]:
     """The columns of the field `reward`, which metrics repeat as it was stored. ABSENT stands for none at all."""
     found = column(FIELD + REWARD, [value if is_number(value) else None for value in rewards])
     kind = found[FIELD + REWARD].dtype if found else None

@@ -69,10 +69,11 @@ def states(
 def coverage(states: pl.DataFrame) -> dict[str, Any]:
     """The content of coverage.json: the numbers of the run, and the same by server, agent and, if it is known, subset.
 
-    `expected` = `scored` + `unscored` + `masked` + `unrouted` + `imputed` + the sum of `failed_by_class` + `missing`. `recorded` is
-    what the reference calls scored: every rollout with a row in the metrics, `answered` every one with a result of its
-    own, whatever that says. `imputed_missing` are those of `imputed` that left no row. `missing_keys` and
-    `unrouted_keys` list the first 1000 of those as [task, rollout]. The name of an absent server, agent or subset is empty.
+    `expected` = `scored` + `unscored` + `masked` + `unrouted` + `imputed` + the sum of `failed_by_class` + `missing`.
+    `recorded` is what the reference calls scored: every rollout with a row in the metrics, `answered` every one with a
+    result of its own, whatever that says. `imputed_missing` are those of `imputed` that left no row. `missing_keys` and
+    `unrouted_keys` list the first 1000 of those as [task, rollout]. The name of an absent server, agent or subset is
+    empty.
     """
     parts = {
         f"{column}s": {

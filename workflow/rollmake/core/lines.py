@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -62,7 +63,15 @@ def judge_line(line: bytes, *, ended: bool = True) -> Verdict:
     return Verdict(_reason(row), row, start, start + len(text))
 
 
-def plain_records(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
+class Plain(NamedTuple):
+    """Records and their two indices."""
+
+    rows: list[dict[str, Any]]
+    tasks: list[int]
+    rollouts: list[int]
+
+
+def plain_records(lines: Sequence[bytes]) -> Plain | None:
     """The records of lines that are each one record with identity and its newline, nothing else; None if one is not.
 
     It says the same as `judge_line` of nearly every line, many of them at once.
@@ -71,13 +80,13 @@ def plain_records(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
         return None
     try:
         rows = list(map(orjson.loads, lines))
-    except orjson.JSONDecodeError:
+        tasks, rollouts = (list(map(itemgetter(key), rows)) for key in (TASK, ROLLOUT))
+    except (orjson.JSONDecodeError, KeyError):
         return None
-    for key in (TASK, ROLLOUT):
-        values = [row.get(key) for row in rows]
+    for values in (tasks, rollouts):
         if set(map(type, values)) != {int} or min(values) not in INDICES or max(values) not in INDICES:
             return None
-    return rows
+    return Plain(rows, tasks, rollouts)
 
 
 def padding(line: bytes, verdict: Verdict) -> list[tuple[int, bytes]]:

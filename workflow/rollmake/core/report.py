@@ -71,6 +71,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None
     high: float | None
     across: dict[str, float]
+    interval: tuple[float, float] | None
     basis: Basis
     tasks: list[TaskReward]
     histogram: list[Bin]
@@ -123,10 +124,13 @@ def basis(numbers: Mapping[str, Any]) -> Basis:
     return Basis(expected=numbers["expected"], scored=numbers["scored"], imputed=numbers["imputed"], segments=segments)
 
 
-def scores(entries: Sequence[Mapping[str, Any]], coverage: Mapping[str, Any]) -> list[Score]:
+def scores(
+    entries: Sequence[Mapping[str, Any]], coverage: Mapping[str, Any], statistics: Mapping[str, Any] | None = None
+) -> list[Score]:
     """One score per environment server: those with metrics (NeMo Gym contract 5.5) in their order, then the others.
 
-    Raises DataError if the coverage of one is not known, since no score stands alone.
+    `statistics` is the content of statistics.json, if there is one. Raises DataError if the coverage of one is not known,
+    since no score stands alone.
     """
     unscored = dict(coverage["servers"])
     found = []
@@ -137,11 +141,17 @@ def scores(entries: Sequence[Mapping[str, Any]], coverage: Mapping[str, Any]) ->
             raise DataError(
                 f"coverage.json names no environment server {server!r}", where="aggregate metrics", remedy=remedy
             )
-        found.append(_score(entry, unscored.pop(server)))
-    return found + [_score({c.SERVER: name}, numbers) for name, numbers in sorted(unscored.items())]
+        found.append(_score(entry, unscored.pop(server), (statistics or {"servers": {}})["servers"].get(server)))
+    return found + [_score({c.SERVER: name}, numbers, None) for name, numbers in sorted(unscored.items())]
 
 
-def _score(entry: Mapping[str, Any], numbers: Mapping[str, Any]) -> Score:
+def _interval(statistics: Mapping[str, Any] | None) -> tuple[float, float] | None:
+    """The 95 % interval of the mean reward, if one is known."""
+    mean = (statistics or {"mean": {"low": None}})["mean"]
+    return None if mean["low"] is None else (mean["low"], mean["high"])
+
+
+def _score(entry: Mapping[str, Any], numbers: Mapping[str, Any], statistics: Mapping[str, Any] | None) -> Score:
     metrics = entry.get("agent_metrics") or {}
     tasks = task_rewards(entry.get("group_level_metrics") or [])
     many = len(tasks) > TASKS_SHOWN
@@ -154,6 +164,7 @@ def _score(entry: Mapping[str, Any], numbers: Mapping[str, Any]) -> Score:
         low=_number(metrics, "min/reward"),
         high=_number(metrics, "max/reward"),
         across={name: value for name in STATISTICS if (value := _number(metrics, name + ACROSS)) is not None},
+        interval=_interval(statistics),
         basis=basis(numbers),
         tasks=[] if many else tasks,
         histogram=histogram([task.mean for task in tasks], BINS) if many else [],

@@ -79,22 +79,21 @@ class Scan:
 
     def take_many(self, lines: Sequence[bytes]) -> list[dict[str, Any]]:
         """Enter the next lines of the file, newlines included; the records with identity among them."""
-        rows = plain_records(lines)
-        if rows is None:
+        plain = plain_records(lines)
+        if plain is None:
             return [row for line in lines if (row := self.take(line)) is not None]
         sizes = np.fromiter(map(len, lines), np.int64, len(lines))
         ends = np.cumsum(sizes)
         cells = np.empty((len(lines), len(ROW)), dtype=np.int64)
-        cells[:, TASK_COLUMN] = [row[TASK] for row in rows]
-        cells[:, ROLLOUT_COLUMN] = [row[ROLLOUT] for row in rows]
-        cells[:, RANK] = self._ranks(rows)
+        cells[:, TASK_COLUMN], cells[:, ROLLOUT_COLUMN] = plain.tasks, plain.rollouts
+        cells[:, RANK] = self._ranks(plain.rows)
         cells[:, LINE] = np.arange(self.lines + 1, self.lines + 1 + len(lines))
         cells[:, OFFSET] = self.size + ends - sizes
         cells[:, LENGTH] = sizes - 1
         self._rows.frombytes(cells.tobytes())
         self._codes.frombytes(bytes(len(lines)))
         self.lines, self.size = self.lines + len(lines), self.size + int(ends[-1])
-        return rows
+        return plain.rows
 
     def take_out(self, reason: Reason, record: int = -1) -> None:
         """Take a record out again, by its place among those that were entered: without one the last."""

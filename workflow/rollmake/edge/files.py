@@ -2,12 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-BUFFER = 1 << 20
+BUFFER = 1 << 18
 
 
 @contextmanager
@@ -16,18 +17,32 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
     Missing parent folders are created. Whoever reads `path` sees the old file or the whole new one.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with replacing_all([path]) as (file,):
+        yield file
+
+
+@contextmanager
+def replacing_all(paths: Sequence[Path]) -> Iterator[list[IO[bytes]]]:
+    """The same for several files of one folder, which take their names in the order given once all are synced."""
+    folder = paths[0].parent
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = [path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in paths]
     try:
-        with temporary.open("wb", buffering=BUFFER) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with ExitStack() as stack:
+            files = [stack.enter_context(one.open("wb", buffering=BUFFER)) for one in temporary]
+            yield files
+            for file in files:
+                file.flush()
+            # Side by side, since each waits for the disk.
+            with ThreadPoolExecutor(len(files)) as pool:
+                list(pool.map(os.fsync, [file.fileno() for file in files]))
+        for one, path in zip(temporary, paths, strict=True):
+            one.replace(path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        for one in temporary:
+            one.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    sync_folder(folder)
 
 
 def write_atomic(path: Path, content: bytes) -> None:

@@ -13,7 +13,7 @@ from rollmake.core.topology import Environment, Topology, decode_environment
 
 ROOTS = "NEMO_GYM_EXTRA_ROOTS"
 # Bytes that are read at once.
-BLOCK = 1 << 20
+BLOCK = 1 << 18
 log = logging.getLogger(__name__)
 
 

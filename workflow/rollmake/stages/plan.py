@@ -29,7 +29,7 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
     """The config, and what there will be to run on."""
 
     config: Annotated[Path, msgspec.Meta(description="the config; its `results` are looked for below this folder")]
-    runtime_min: Annotated[float | None, msgspec.Meta(description="time limit of an allocation, minutes")] = None
+    runtime_min: Annotated[float | None, msgspec.Meta(description="minutes of an allocation (job.runtime)")] = None
     jobs: Annotated[int, msgspec.Meta(description="jobs at once (1)", ge=1)] = 1
     in_flight: Annotated[int | None, msgspec.Meta(description="requests at once over all jobs", ge=1)] = None
     max_per_s: Annotated[float | None, msgspec.Meta(description="rollouts per second that the servers can take")] = None
@@ -59,6 +59,8 @@ def run(files: Files, settings: Settings) -> None:
     except FileNotFoundError:
         raise InputError("there is no such config", where=str(files.config), remedy="Name your config file") from None
     config = load_config(read_yaml(text, str(files.config)), [files.config])
+    if files.runtime_min is None:
+        files = msgspec.structs.replace(files, runtime_min=config["job"].get("runtime"))
     runs = [_found(Path(config["results"]), name, options, now) for name, options in config["runs"].items()]
     pooled = evidence(_pooled(latency for run in runs if run is not None for latency in run.latencies))
     for name, found in zip(config["runs"], runs, strict=True):

@@ -21,7 +21,7 @@ from rollmake.core.lines import Reason
 from rollmake.core.repair import file_facts, key_facts, owed_keys, settle_duplicates, take_out_not_owed
 from rollmake.core.scan import LENGTH, RANK, REASONS, Kind, Scan, files_of, sorted_ranges
 from rollmake.edge.deliverables import has_deliverable
-from rollmake.edge.files import replacing, write_atomic
+from rollmake.edge.files import replacing_all
 from rollmake.edge.ranges import Read, copy_lines, pieces, reader
 from rollmake.edge.scan import same_record, scan_file
 
@@ -121,12 +121,14 @@ def run(files: Files, settings: Settings) -> None:
         reads = {kind: reader(file, moved) for kind, file in opened.items()}
         owed = shard.settle(reads)
         facts = _facts(shard, sources, owed)
-        _write_quarantine(shard, reads, sources, files.output.with_name("quarantine.jsonl"))
-        _write_scores(shard, files.output.with_name("scores.parquet"))
-        write_atomic(files.output.with_name("repair.json"), orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n")
-        for kind in (Kind.MATERIALIZED, Kind.FAILURES, Kind.ROLLOUTS):
-            with replacing(targets[kind]) as target:
-                copy_lines(reads[kind], *sorted_ranges(shard.parts(kind)), target)
+        beside = [files.output.with_name(name) for name in ("quarantine.jsonl", "scores.parquet", "repair.json")]
+        last = (Kind.MATERIALIZED, Kind.FAILURES, Kind.ROLLOUTS)
+        with replacing_all([*beside, *(targets[kind] for kind in last)]) as (quarantine, scores, report, *copies):
+            _write_quarantine(shard, reads, sources, quarantine)
+            _write_scores(shard, scores)
+            report.write(orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n")
+            for kind, copy in zip(last, copies, strict=True):
+                copy_lines(reads[kind], *sorted_ranges(shard.parts(kind)), copy)
     _log_facts(facts, str(files.rollouts))
 
 
@@ -135,14 +137,15 @@ def _open(path: Path) -> IO[bytes]:
     return path.open("rb") if path.exists() else open(os.devnull, "rb")
 
 
-def _write_quarantine(shard: Shard, reads: Mapping[Kind, Read], sources: Mapping[Kind, Path], path: Path) -> None:
+def _write_quarantine(
+    shard: Shard, reads: Mapping[Kind, Read], sources: Mapping[Kind, Path], target: IO[bytes]
+) -> None:
     """One line for each part that was taken out: its file, line (from 1), byte offset, reason and bytes."""
-    with replacing(path) as target:
-        for kind in Kind:
-            for line, offset, length, code in shard.scans[kind].removed.tolist():
-                part = b"".join(pieces(reads[kind], 0, offset, length))
-                place = {"file": sources[kind].name, "line": line, "offset": offset, "reason": REASONS[code - 1]}
-                target.write(orjson.dumps(place | _bytes(part), option=orjson.OPT_APPEND_NEWLINE))
+    for kind in Kind:
+        for line, offset, length, code in shard.scans[kind].removed.tolist():
+            part = b"".join(pieces(reads[kind], 0, offset, length))
+            place = {"file": sources[kind].name, "line": line, "offset": offset, "reason": REASONS[code - 1]}
+            target.write(orjson.dumps(place | _bytes(part), option=orjson.OPT_APPEND_NEWLINE))
 
 
 def _bytes(part: bytes) -> dict[str, str]:
@@ -152,7 +155,7 @@ def _bytes(part: bytes) -> dict[str, str]:
         return {"base64": b64encode(part).decode()}
 
 
-def _write_scores(shard: Shard, path: Path) -> None:
+def _write_scores(shard: Shard, target: IO[bytes]) -> None:
     """scores.parquet of the rollouts that stay, with their places in the repaired file."""
     scan = shard.scans[Kind.ROLLOUTS]
     order = scan.order()
@@ -161,9 +164,7 @@ def _write_scores(shard: Shard, path: Path) -> None:
     # Column by column, so that there are never two copies of the whole.
     columns = [scores.drop_in_place(name).gather(order) for name in scores.columns]
     place = [pl.Series("offset", np.cumsum(length + 1) - length - 1), pl.Series("length", length)]
-    frame = pl.DataFrame([*columns, *place])
-    with replacing(path) as target:
-        frame.write_parquet(target, row_group_size=ROW_GROUP)
+    pl.DataFrame([*columns, *place]).write_parquet(target, row_group_size=ROW_GROUP)
 
 
 def _facts(shard: Shard, sources: Mapping[Kind, Path], owed: np.ndarray | None) -> dict[str, Any]:

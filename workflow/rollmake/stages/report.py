@@ -49,7 +49,11 @@ def page(folder: Path, generated: datetime) -> str:
     collections = {name: run_files.optional(folder / "shards" / name / "collection.json") for name in names}
     repairs = [run_files.optional(folder / "repaired" / name / "repair.json") for name in names]
     try:
-        content = _scores(entries, coverage) | _latency(collections) | _shards(collections)
+        content = (
+            _scores(entries, coverage, run_files.optional(folder / "statistics.json"))
+            | _latency(collections)
+            | _shards(collections)
+        )
         content |= {"failures": view.failure_classes(coverage, collections.values())}
         content |= {"plan": plan, "repairs": view.repairs(repairs), "facts": _facts(plan, collections, generated)}
     except (KeyError, TypeError, AttributeError) as error:
@@ -59,8 +63,10 @@ def page(folder: Path, generated: datetime) -> str:
     return _template().render(name=folder.resolve().name, **content)
 
 
-def _scores(entries: list[Mapping[str, Any]], coverage: Mapping[str, Any]) -> dict[str, Any]:
-    scores = view.scores(entries, coverage)
+def _scores(
+    entries: list[Mapping[str, Any]], coverage: Mapping[str, Any], statistics: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    scores = view.scores(entries, coverage, statistics)
     overall = view.basis(coverage)
     return {
         "overall": overall,
