@@ -5,7 +5,7 @@ min_version("9.27")
 
 
 # A config named on the command line stands alone: the demo's runs are not mixed into it.
-if "runs" not in config:
+if not workflow.config_settings.configfiles:
 
     configfile: "config/config.yaml"
 

@@ -72,7 +72,7 @@ def test_a_model_gets_no_defaults_of_the_scripted_policy():
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
-        ({"rusn": {}}, ["config", "'rusn'", "Did you mean runs?"]),
+        ({"rusn": {}}, ["the top level", "'rusn'", "Did you mean runs?"]),
         ({"runs": {"demo": {"input": "x", "num_repeat": 3}}}, ["runs.demo", "'num_repeat'", "num_repeats"]),
         ({"runs": {"demo": {"input": "x", "shards": "3"}}}, ["runs.demo.shards", "'3' is text, not integer"]),
         ({"runs": {"demo": {"input": "x", "shards": 0}}}, ["runs.demo.shards", "0 is less than the minimum of 1"]),
@@ -155,6 +155,26 @@ def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path):
     path.write_text("runs:\n  a: {input: x}\n  a: {input: y}\n")
     with pytest.raises(InputError, match=r"config.yaml:3: the key 'a' stands twice"):
         load_config(config(), [path])
+
+
+def test_a_key_that_is_no_text_is_refused_with_its_line():
+    with pytest.raises(InputError, match=r'f.yaml:2: the key 12 is no text. Write it in quotes: "12"'):
+        read_yaml("runs:\n  12: {}\n", "f.yaml")
+
+
+@pytest.mark.parametrize(
+    ("environment", "place"),
+    [
+        ({"embedded": {"model": {"base_url": "http://h/v1", "name": "m", "api_key_env": "sk-oops"}}}, "api_key_env"),
+        ({"embedded": {"model": {"base_url": "http://me:sk-oops@h/v1", "name": "m"}}}, "base_url"),
+        ({"head_server": "http://me:sk-oops@h:1"}, "head_server"),
+    ],
+)
+def test_what_may_be_a_key_is_not_repeated(environment, place):
+    message = refusal(environment=environment)
+    assert place in message
+    assert "here" in message
+    assert "sk-oops" not in message
 
 
 def test_broken_yaml_is_refused_with_its_line():

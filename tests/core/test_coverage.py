@@ -58,6 +58,7 @@ def test_it_adds_up(owed, stored, failures, classes, count_missing):
         )
         assert len(part["missing_keys"]) == part["missing"]
         assert len(part["unrouted_keys"]) == part["unrouted"]
+        assert len(part["imputed_keys"]) == part["imputed"]
     for by in ("servers", "agents"):
         for name in ("expected", "recorded", "answered", "imputed_missing", *PARTS):
             assert sum(part[name] for part in numbers[by].values()) == numbers[name]

@@ -131,6 +131,19 @@ def test_a_fraction_that_is_masked_does_not_make_a_column_fractional(name):
     assert type(found[f"max/{name}"]) is type(found[f"min/{name}"]) is int
 
 
+@pytest.mark.parametrize(
+    ("member", "mean"), [(None, 7.0), ("s", 7.0), ({}, 7.0), ([1], 7.0), (2, 4.5), (True, 4.0), (2.5, 4.75)]
+)
+@pytest.mark.parametrize("name", ["x", "reward"])
+def test_a_member_of_usage_takes_the_place_of_a_field_whatever_it_is(name, member, mean):
+    """As the reference does; the infos of rollouts keep the field, unless it is the reward and a number takes its place."""
+    rows = [record(0, 0, **{name: 5, "response": {"usage": {name: member}}}), record(0, 1, **{name: 7})]
+    found = aggregate_metrics(rows)
+    assert found["agent_metrics"][f"mean/{name}"] == mean
+    kept = 5 if name == "x" or not isinstance(member, int | float) else member
+    assert found["group_level_metrics"][0]["rollout_infos"][0][name] == kept
+
+
 def test_an_undefined_spread_is_left_out_but_of_a_single_rollout_it_is_0():
     found = aggregate_metrics([record(0, 0, reward=1.0, a=2), record(1, 0, reward=1.0)])
     assert found["agent_metrics"]["std/reward"] == 0.0

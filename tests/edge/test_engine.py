@@ -203,6 +203,37 @@ async def test_a_gateway_status_that_does_not_end_becomes_one_row_an_attempt():
     assert [row["_ng_failure_class"] for row in bench.store.of(Destination.SIDECAR)] == ["agent_request_failed"] * 2
 
 
+async def test_a_server_that_only_says_gateway_statuses_and_is_not_well_is_an_outage_and_spends_nothing():
+    bench = Bench(3, {task: [Answered(503, b"no model")] * 1000 for task in range(3)}, retries=2)
+    bench.up = False
+    await bench.engine.run()
+    assert bench.store.kept == []
+    assert bench.ledger.owed == 3
+    assert "did not answer for 60 s (status 503" in bench.gate.gave_up
+
+
+async def test_an_outage_behind_a_gateway_ends_when_the_server_is_well_again():
+    bench = Bench(2, {0: [Answered(502, b"")] * 4}, retries=2, parallel=1)
+    bench.up = False
+
+    async def sleep(seconds):
+        bench.now += seconds
+        bench.up = bench.now > 20
+        await asyncio.sleep(0)
+
+    bench.gate._sleep = sleep
+    await bench.engine.run()
+    assert bench.store.of(Destination.SIDECAR) == []
+    assert bench.ledger.owed == 0
+
+
+async def test_the_first_failure_of_each_kind_is_logged_with_what_the_server_said(caplog):
+    bench = Bench(5, {task: [Answered(500, b'"wrong key"\n')] for task in range(5)}, limit=1)
+    await bench.engine.run()
+    said = [record.getMessage() for record in caplog.records if "status 500" in record.getMessage()]
+    assert said == ['status 500 from http://s: class agent_run_error; it said: "wrong key"']
+
+
 async def test_stopping_starts_nothing_new_and_lets_what_is_in_flight_end():
     bench = Bench(100, parallel=5, grace_s=60)
 

@@ -159,6 +159,14 @@ async def test_a_model_server_that_is_down_is_a_503(serving, row):
         block = {"model": {"base_url": f"http://127.0.0.1:{closed.getsockname()[1]}/v1", "name": "qa"}}
         async with serving(block) as client:
             found, reply, _ = await posted(client, row())
+            assert [(await client.get(path)).status for path in ("/", "/livez", "/health", "/readyz")] == [
+                200,
+                200,
+                503,
+                503,
+            ]
+            closed.listen()
+            assert (await client.get("/health")).status == 200
     assert found == 503
     assert "no connection to the model server at http://127.0.0.1" in reply
 

@@ -121,7 +121,7 @@ def wait_for_rows(run, count):
     wait_until(lambda: run.journalled() >= count, "some more rows")
 
 
-def rows(count, wait=0.3):
+def rows(count, wait=0.6):
     return [row([f"slow:{wait}+ok"], i) for i in range(count)]
 
 
@@ -140,9 +140,9 @@ def test_a_kill_of_the_whole_process_group(tmp_path, server):
 
 
 def test_a_kill_of_a_collector_alone(tmp_path, server):
-    run = Chaotic(tmp_path, server, rows(12))
+    run = Chaotic(tmp_path, server, rows(12), shards=1)
     snakemake = start(run)
-    victim = run.collectors()[0]
+    [victim] = run.collectors()
     os.kill(victim, signal.SIGKILL)
     snakemake.wait()
     assert snakemake.returncode == 1

@@ -14,7 +14,7 @@ from helpers.workflow import ROOT, Workflow
 
 # Polling that suits tests; a real run asks SLURM less often.
 POLLING = {
-    "slurm": ["--slurm-init-seconds-before-status-checks", "12", "--seconds-between-status-checks", "1"],
+    "slurm": ["--slurm-init-seconds-before-status-checks", "16", "--seconds-between-status-checks", "1"],
     "cluster-generic": ["--seconds-between-status-checks", "1"],
 }
 
@@ -134,3 +134,14 @@ def kill(pids):
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
+
+
+def chain_links(run):
+    """How many jobs each shard took. Every one but the last was owed or killed, each in an allocation of its own."""
+    counts = []
+    for collection in run.collections():
+        *earlier, last = collection["jobs"]
+        assert {job["end"] for job in earlier} <= {"owed", "killed"}
+        assert last["end"] == "sealed"
+        counts.append(len(collection["jobs"]))
+    return counts

@@ -3,15 +3,16 @@
 Every test compares what is stored in the end with the server's own log of what it was asked and what it answered.
 """
 
+import random
 import subprocess
-import sys
 from contextlib import contextmanager
 
 import pytest
 
-from faults.test_kills import PARALLEL, Chaotic, rows
-from helpers.servers import TESTS, wait_until
-from slurm.on_cluster import OnCluster, kill, processes, processes_of, running, slurm, step_daemons
+from faults.test_kills import PARALLEL, Chaotic, attempt, rows
+from helpers.chaos import row
+from helpers.servers import wait_until
+from slurm.on_cluster import OnCluster, chain_links, kill, processes_of, running, slurm, step_daemons
 
 pytestmark = pytest.mark.slurm
 
@@ -55,57 +56,6 @@ def test_snakemake_is_killed_while_its_jobs_go_on(tmp_path, server, cluster):
     assert len(rollouts) == 40
 
 
-def test_in_flight_bounds_all_jobs_together(tmp_path, server, cluster):
-    run = OnCluster(tmp_path, server, rows(6, wait=1), "--resources", f"in_flight={2 * PARALLEL - 1}")
-    run.ends(run.workflow.start())
-    run.check(repeated=0)
-    (first,), (second,) = sorted(
-        (collection["jobs"] for collection in run.collections()), key=lambda jobs: jobs[0]["started"]
-    )
-    assert first["ended"] <= second["started"], "one shard after the other"
-
-
-def test_what_the_config_asks_of_the_cluster(tmp_path, server, cluster):
-    run = OnCluster(tmp_path, server, rows(12, wait=1))
-    run.workflow.configure(**run.config | {"job": {"runtime": 7, "mem_mb": 300, "slurm_partition": "low"}})
-    snakemake = run.start()
-    assert set(slurm("squeue", "-h", "-o", "%P %l %m").splitlines()) == {"low 7:00 300M"}
-    run.ends(snakemake)
-    run.check(repeated=0)
-
-
-def test_another_executor_is_another_profile(tmp_path, server, cluster):
-    options = {"dispatch_budget_s": 6, "drain_margin_s": 0.5, "grace_s": 3}
-    run = OnCluster(tmp_path, server, rows(24, wait=1), profile="cluster-generic", **options)
-    snakemake = run.start()
-    slurm("scancel", running()[0][0])
-    run.ends(snakemake)
-    rollouts, _ = run.check(repeated=PARALLEL)
-    assert len(rollouts) == 48
-    assert max(chain_links(run)) > 1
-
-
-def test_the_time_limit_of_the_allocation_is_the_budget(tmp_path, server, cluster):
-    """`auto`: 2 minutes less a grace of 20 s and the 60 s that the end takes; no job is killed by its limit."""
-    words = ["--default-resources", "runtime=2"]
-    run = OnCluster(tmp_path, server, rows(32, wait=5), *words, shards=1)
-    run.ends(run.start(), timeout_s=500)
-    rollouts, _ = run.check(repeated=0)
-    assert len(rollouts) == 64
-    assert chain_links(run)[0] > 1
-    assert "TIMEOUT" not in run.said()
-
-
-def test_a_job_that_its_time_limit_ends(tmp_path, server, cluster):
-    """Without a budget SLURM's SIGTERM comes first, and what is in flight may end within the grace."""
-    words = ["--default-resources", "runtime=1"]
-    run = OnCluster(tmp_path, server, rows(40, wait=5), *words, shards=1, dispatch_budget_s=None, grace_s=7)
-    run.ends(run.start(), timeout_s=500)
-    rollouts, _ = run.check(repeated=0)
-    assert len(rollouts) == 80
-    assert "TIMEOUT" in run.said()
-
-
 @pytest.mark.parametrize("partition", ["low", "lowcancel"])
 def test_pre_emption(tmp_path, server, cluster, partition):
     run = OnCluster(
@@ -116,8 +66,7 @@ def test_pre_emption(tmp_path, server, cluster, partition):
     slurm("sbatch", "-p", "main", "-N2", "--exclusive", "--output", "/dev/null", "--wrap", "sleep 3")
     wait_until(lambda: not {job for job, _ in running()} & set(jobs), "the jobs are pre-empted")
     if partition == "low":
-        for job in jobs:
-            requeued(job)
+        requeued(jobs)
     run.ends(snakemake)
     rollouts, _ = run.check(repeated=2 * PARALLEL)
     assert len(rollouts) == 40
@@ -127,11 +76,12 @@ def test_pre_emption(tmp_path, server, cluster, partition):
 def test_a_node_dies(tmp_path, server, cluster):
     run = OnCluster(tmp_path, server, rows(20, wait=1))
     snakemake = run.start()
-    job, node = running()[0]
+    _, node = running()[0]
+    jobs = [job for job, at in running() if at == node]
     slurmd_dies(cluster, node)
-    kill([pid for job, at in running() if at == node for pid in step_daemons(job)])
+    kill([pid for job in jobs for pid in step_daemons(job)])
     kill(processes_of(node))
-    lost(node, job)
+    lost(node, jobs)
     run.ends(snakemake)
     rollouts, _ = run.check(repeated=2 * PARALLEL)
     assert len(rollouts) == 40
@@ -141,16 +91,17 @@ def slurmd_dies(cluster, node):
     kill([int((cluster / "run" / f"slurmd-{node}.pid").read_text())])
 
 
-def lost(node, job):
-    """Tell slurmctld that a node is down, which it would find out by itself later, and let `job` start again at once."""
+def lost(node, jobs):
+    """Tell slurmctld that a node is down, which it would find out by itself later."""
     slurm("scontrol", "update", f"nodename={node}", "state=down", "reason=died")
-    requeued(job)
+    requeued(jobs)
 
 
-def requeued(job):
-    """SLURM lets a requeued job wait for two minutes; start it at once."""
-    wait_until(lambda: "PENDING" in slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job is requeued")
-    slurm("scontrol", "update", f"jobid={job}", "starttime=now")
+def requeued(jobs):
+    """SLURM lets requeued jobs wait for two minutes; start them at once."""
+    for job in jobs:
+        wait_until(lambda job=job: "PENDING" in slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job is requeued")
+        slurm("scontrol", "update", f"jobid={job}", "starttime=now")
 
 
 def test_slurmd_dies_but_its_jobs_go_on(tmp_path, server, cluster):
@@ -159,7 +110,7 @@ def test_slurmd_dies_but_its_jobs_go_on(tmp_path, server, cluster):
     snakemake = run.start()
     job, node = running()[0]
     slurmd_dies(cluster, node)
-    lost(node, job)
+    lost(node, [job])
     wait_until(lambda: len(run.collectors()) > 1, "a second collector")
     run.ends(snakemake)
     rollouts, _ = run.check(repeated=0)
@@ -234,44 +185,36 @@ def test_files_that_snakemake_sees_late(tmp_path, server, cluster):
     assert chain_links(run) == [1, 1]
 
 
-@pytest.mark.parametrize("end", ["scancel", "killed", "done"])
-def test_servers_of_a_job_are_gone_with_it(tmp_path, server, cluster, end):
-    run = OnCluster(tmp_path, server, rows(16, wait=1), grace_s=2)
-    own = f"cd {TESTS} && echo http://127.0.0.1:{{port}} >{tmp_path}/own-{{port}} && exec {sys.executable} -m helpers.chaos"
-    serve = {"command": f"{own} {tmp_path}/own-{{port}} {server.log_file}", "ready_timeout_s": 60}
-    environment = {"head_server": server.address, "serve": serve}
-    run.workflow.configure(**run.config | {"environment": environment})
-    snakemake = run.start()
-    assert len(own_servers(tmp_path)) == 2, "one for each shard"
-    if end == "scancel":
-        for job, _ in running():
-            slurm("scancel", job)
-    elif end == "killed":
-        kill(run.collectors())
-    run.ends(snakemake)
-    wait_until(lambda: not own_servers(tmp_path), "no server is left")
-    rollouts, _ = run.check(repeated=2 * PARALLEL if end != "done" else 0)
-    assert len(rollouts) == 32
+def accident(run, snakemake, kind):
+    """Do one of the things that happen on a cluster; returns the Snakemake that goes on."""
+    if kind == "snakemake is killed":
+        snakemake.kill()
+        snakemake.wait()
+        run.workflow.run("--unlock")
+        return run.workflow.start()
+    if kind == "a job is cancelled":
+        slurm("scancel", running()[0][0])
+    else:
+        kill(run.collectors()[:2])
+    return snakemake
 
 
-def own_servers(folder):
-    """Servers that this run's jobs started."""
-    words = [b"-m", b"helpers.chaos"]
-    own = str(folder / "own-").encode()
-
-    def fits(path):
-        said = (path / "cmdline").read_bytes().split(b"\0")
-        return said[1:3] == words and said[3].startswith(own)
-
-    return processes(fits)
-
-
-def chain_links(run):
-    """How many jobs each shard took. Every one but the last was owed or killed, each in an allocation of its own."""
-    counts = []
-    for collection in run.collections():
-        *earlier, last = collection["jobs"]
-        assert {job["end"] for job in earlier} <= {"owed", "killed"}
-        assert last["end"] == "sealed"
-        counts.append(len(collection["jobs"]))
-    return counts
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_accidents(tmp_path, server, cluster, seed):
+    chance = random.Random(seed)
+    words = ["ok", "ok", "500", "reset", "cut", "class:judge_failed"]
+    tasks = [row([f"slow:{chance.uniform(1, 4):.1f}+{chance.choice(words)}" for _ in range(2)], i) for i in range(40)]
+    run = OnCluster(tmp_path, server, tasks, "--jobs", "4", shards=8, grace_s=3, gateway_retries=0)
+    snakemake = run.workflow.start()
+    kinds = chance.sample(["snakemake is killed", "a job is cancelled", "collectors are killed"], k=3)
+    for kind in kinds:
+        rows_before = run.journalled()
+        wait_until(
+            lambda wanted=rows_before + 5: run.journalled() >= wanted and running() and run.collectors(),
+            f"collectors at work before {kind}",
+            timeout_s=240,
+        )
+        snakemake = accident(run, snakemake, kind)
+    run.ends(snakemake, timeout_s=600)
+    rollouts, failures = run.check(repeated=3 * 4 * PARALLEL)
+    assert {(*attempt(r)[:2],) for r in [*rollouts, *failures]} == {(t, r) for t in range(40) for r in range(2)}

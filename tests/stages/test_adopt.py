@@ -31,11 +31,12 @@ class Run:
         environment = Environment(version=1, kind="topology", identity="", servers=servers)
         (folder / "environment.json").write_bytes(msgspec.json.encode(environment))
         for index, shard in enumerate(shards):
-            source = write_shard(folder / "raw", *(lines(*rows) for rows in shard), stem=f"shard{index}")
-            output = folder / "repaired" / f"{index:04d}-of-{len(shards):04d}" / "rollouts.jsonl"
-            repair.run(
-                repair.Files(rollouts=source, output=output), repair.Settings(retry_invalid_judge_responses=False)
-            )
+            self.repair(write_shard(folder / "raw", *(lines(*rows) for rows in shard), stem=f"shard{index}"), index)
+
+    def repair(self, source, index=0):
+        output = self.folder / "repaired" / f"{index:04d}-of-{self.shards:04d}" / "rollouts.jsonl"
+        settings = repair.Settings(retry_invalid_judge_responses=False)
+        repair.run(repair.Files(rollouts=source, output=output), settings)
 
     def adopt(self):
         files = adopt.Files(

@@ -50,6 +50,15 @@ def test_a_run_that_is_not_planned_says_how_to_plan_it(study, said):
     assert "run second: it is not planned yet; `snakemake results/second/plan.json` plans it" in said()[1]
 
 
+def test_a_run_that_something_else_collected_owes_nothing(study, said):
+    config = yaml.safe_load((study / "config.yaml").read_text())
+    config["runs"]["second"] = {"input_glob": "elsewhere/*.jsonl"}
+    (study / "config.yaml").write_text(yaml.safe_dump(config))
+    text = said()[1]
+    assert "run second: something else collected it" in text
+    assert "run first: 60 rollouts owed" in text
+
+
 def test_without_evidence_it_says_nothing_about_time(study, said):
     code, text = said("--runtime-min", "60")
     assert code == 0

@@ -144,29 +144,35 @@ def test_a_config_that_is_wrong_is_refused_before_any_job(tmp_path):
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_a_config_without_runs_and_a_run_that_is_not_in_it_are_refused(tmp_path):
+    workflow = Workflow(tmp_path, environment=EMBEDDED)
+    done = workflow.run("-n")
+    assert done.returncode == 1
+    assert "config.yaml: the top level: the key runs is missing" in done.stdout + done.stderr
+    workflow.configure(environment=EMBEDDED, runs={"demo": {"input": TASKS}})
+    done = workflow.run("-n", "results/demos/report.html")
+    assert done.returncode == 1
+    assert "results/demos/report.html" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
 def test_a_config_of_ones_own_does_not_bring_the_demo_along(tmp_path):
     workflow = Workflow(tmp_path, environment=EMBEDDED, runs={"mine": {"input": TASKS}})
     shutil.copytree(ROOT / "config", tmp_path / "config")
     assert workflow.planned()["collect"] == 1
 
 
-def test_no_key_of_a_model_lies_below_the_results(tmp_path, monkeypatch):
+def test_a_model_server_that_is_down_is_an_outage_and_its_key_lies_nowhere(tmp_path, monkeypatch):
     monkeypatch.setenv("ROLLMAKE_TEST_KEY", "sk-very-secret")
     model = {"base_url": "http://127.0.0.1:9/v1", "name": "m", "api_key_env": "ROLLMAKE_TEST_KEY"}
-    workflow = Workflow(
-        tmp_path,
-        environment={"embedded": {"model": model}},
-        runs={
-            "demo": {
-                "input": TASKS,
-                "max_attempts": 1,
-                "gateway_retries": 0,
-                "count_failure_classes_as_zero": ["agent_request_failed"],
-            }
-        },
-    )
+    options = {"input": TASKS, "gateway_retries": 0, "outage_patience_s": 1}
+    workflow = Workflow(tmp_path, environment={"embedded": {"model": model}}, runs={"demo": options})
     done = workflow.run()
-    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "no connection to the model server at http://127.0.0.1:9/v1" in said
+    assert "24 of 24 rollouts are still owed" in said
+    journal = workflow.results / "demo" / "journal" / "0000-of-0001"
+    assert (journal / "rollouts_failures.jsonl").read_bytes() == b"", "no attempt is spent"
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(json_lines(workflow.results / "demo" / "rollouts_failures.jsonl")) == 24
     assert not [path for path in files if b"sk-very-secret" in path.read_bytes()]

@@ -1,5 +1,4 @@
 # What all rules share: the checked config, the names of files, and the options of a run as flags of its commands.
-import os
 import re
 import shlex
 from functools import cache
@@ -9,6 +8,7 @@ from rollmake.core.deadline import budget_s
 from rollmake.core.errors import RollmakeError
 from rollmake.core.scan import files_of
 from rollmake.core.shards import parse_shard, shard_names
+from rollmake.edge.commands import put_in_front
 from rollmake.edge.globs import external_shards
 from rollmake.edge.settings import as_text, flags, load_config
 from rollmake.edge.tasks import find, found_files
@@ -16,12 +16,10 @@ from rollmake.edge.tasks import find, found_files
 try:
     CONFIG = load_config(config, [Path(file) for file in workflow.configfiles])
 except RollmakeError as error:
-    raise WorkflowError(f"config: {error}") from None
+    raise WorkflowError(f"{', '.join(map(str, workflow.configfiles))}: {error}") from None
 
 # What the SLURM executor calls: its `squeue` says that pre-emption cancelled a job in words that the executor understands.
-SLURM_COMMANDS = f"{workflow.basedir}/profiles/slurm/bin"
-if SLURM_COMMANDS not in os.environ["PATH"].split(os.pathsep):
-    os.environ["PATH"] = f"{SLURM_COMMANDS}{os.pathsep}{os.environ['PATH']}"
+put_in_front(Path(workflow.basedir, "profiles/slurm/bin"))
 
 RESULTS = CONFIG["results"]
 RUNS = CONFIG["runs"]
@@ -48,7 +46,7 @@ SHARD_FILES = list(files_of(Path("rollouts.jsonl")).values())
 
 
 wildcard_constraints:
-    run=r"[A-Za-z0-9][A-Za-z0-9._-]*",
+    run=any_of(RUNS),
     shard=r"[0-9]+-of-[0-9]+",
 
 

@@ -13,10 +13,11 @@ from rollmake.core.errors import DataError
 from rollmake.core.scores import FIELD, USAGE
 from rollmake.core.scores import PERF as PERF_COLUMN
 
-# Two things more than scores.py lists: `observed`, whether the record has an `ng_perf` at all, and a String column
+# A few things more than scores.py lists: `observed`, whether the record has an `ng_perf` at all, and a String column
 # `exact/` + the name of another column, with the JSON of a value which that column cannot give back as it was: a whole
-# number among fractions, a whole number beyond 64 bits, a reward that is no number.
-EXACT, OBSERVED = "exact/", "observed"
+# number among fractions, a whole number beyond 64 bits, a reward that is no number. And, where a member of the usage
+# that is no number has the name of a field, `hidden/` + that name, true where it takes the field's place.
+EXACT, OBSERVED, HIDDEN = "exact/", "observed", "hidden/"
 INT64 = range(-(2**63), 2**63)
 DTYPES = {bool: pl.Boolean, int: pl.Int64, float: pl.Float64}
 ABSENT = object()
@@ -57,7 +58,11 @@ def lists_of(rows: list[Record], keys: dict[str, list[int]], attempts: list[int]
         REWARD: [row.get(REWARD, ABSENT) for row in rows],
     }
     fields = {name: values for name, values in found.items() if not name.startswith("_") and name != REWARD}
-    numbers = number_lists(FIELD, fields) | number_lists(USAGE, transposed(usage))
+    members = transposed(usage)
+    numbers = number_lists(FIELD, fields) | number_lists(USAGE, members)
+    for name in [one for one in members if FIELD + one in numbers or one == REWARD]:
+        hidden = [name in one and not is_number(one[name]) for one in usage]
+        numbers |= {HIDDEN + name: hidden} if any(hidden) else {}
     return Lists(fixed, numbers | number_lists(PERF_COLUMN, transposed([value or {} for value in perf])))
 
 

@@ -106,7 +106,7 @@ def _applies(key: str, settings: Mapping[str, Any]) -> bool:
 
 
 def _explain(error: ValidationError, where: str) -> Iterator[InputError]:
-    place = ".".join([where] * bool(where) + [str(part) for part in error.absolute_path]) or "config"
+    place = ".".join([where] * bool(where) + [str(part) for part in error.absolute_path]) or "the top level"
     match error.validator:
         case "additionalProperties":
             yield from _unknown(error, place)
@@ -119,6 +119,9 @@ def _explain(error: ValidationError, where: str) -> Iterator[InputError]:
             given = [name for name in choices if isinstance(error.instance, dict) and name in error.instance]
             found = f"it has {' and '.join(given)}" if given else "it has none of them"
             yield InputError(f"{found}; exactly one of {', '.join(choices)} is needed", where=place)
+        case "pattern" if "x-secret" in error.schema:
+            # What stands there may be a key: it is not repeated.
+            yield InputError(error.schema["x-secret"], where=place)
         case "pattern" if "propertyNames" in error.absolute_schema_path:
             yield InputError(
                 f"{error.instance!r} is no name of a run", where=place, remedy="Names match " + error.validator_value

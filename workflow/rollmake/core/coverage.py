@@ -71,9 +71,9 @@ def coverage(states: pl.DataFrame) -> dict[str, Any]:
 
     `expected` = `scored` + `unscored` + `masked` + `unrouted` + `imputed` + the sum of `failed_by_class` + `missing`.
     `recorded` is what the reference calls scored: every rollout with a row in the metrics, `answered` every one with a
-    result of its own, whatever that says. `imputed_missing` are those of `imputed` that left no row. `missing_keys` and
-    `unrouted_keys` list the first 1000 of those as [task, rollout]. The name of an absent server, agent or subset is
-    empty.
+    result of its own, whatever that says. `imputed_missing` are those of `imputed` that left no row. `missing_keys`,
+    `imputed_keys` and `unrouted_keys` list the first 1000 of those as [task, rollout]. The name of an absent server,
+    agent or subset is empty.
     """
     parts = {
         f"{column}s": {
@@ -102,6 +102,7 @@ def numbers(states: pl.DataFrame) -> dict[str, Any]:
         "imputed_missing": len(states.filter(pl.col("state") == State.IMPUTED, pl.col("failure_class").is_null())),
         "failed_by_class": dict(failed.iter_rows()),
         "missing_keys": _keys(states, State.MISSING),
+        "imputed_keys": _keys(states, State.IMPUTED),
         "unrouted_keys": _keys(states, State.UNROUTED),
     }
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from rollmake.core.columns import EXACT, field_names, frame_of, usage_names
+from rollmake.core.columns import EXACT, HIDDEN, field_names, frame_of, usage_names
 from rollmake.core.contract import TASK
 from rollmake.core.errors import DataError
 from rollmake.core.infos import as_dicts, rollout_infos
@@ -102,6 +102,7 @@ def value_columns(measured: pl.DataFrame) -> pl.DataFrame:
 
     All columns stay Int64 if none of them has a fraction or a gap, else all are Float64.
     """
+    measured = without_hidden(measured)
     usage = [name for name in usage_names(measured) if not name.startswith("_")]
     names = dict.fromkeys(field_names(measured) + usage)
     series: dict[str, pl.Series] = {}
@@ -113,6 +114,17 @@ def value_columns(measured: pl.DataFrame) -> pl.DataFrame:
     values = pl.DataFrame(measured.select("task", "rollout").get_columns() + list(series.values()))
     whole = all(one.dtype == pl.Int64 and not one.null_count() for one in series.values())
     return values if whole else as_floats(values)
+
+
+def without_hidden(measured: pl.DataFrame) -> pl.DataFrame:
+    """The same without the values of fields in whose place usage has a member that is no number."""
+    hidden = {HIDDEN + name: name for name in field_names(measured) if HIDDEN + name in measured.columns}
+    return measured.with_columns(
+        pl.when(~pl.col(flag).fill_null(False)).then(pl.col(prefix + name)).alias(prefix + name)
+        for flag, name in hidden.items()
+        for prefix in (FIELD, EXACT + FIELD)
+        if prefix + name in measured.columns
+    )
 
 
 def restored(frame: pl.DataFrame, name: str) -> pl.Series:

@@ -1,7 +1,6 @@
 """pass@k, pass@1[avg-of-k] and majority@k over the repeats of tasks (NeMo Gym contract 5.3). All in per cent."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -135,20 +134,23 @@ def average_of_k(name: str, scores: Scores) -> dict[str, float]:
 
 def majority_of_k(name: str, scores: Scores, answers: list[list[Any]]) -> dict[str, float]:
     """`majority@k`: the score of the most frequent answer among a task's first k, 0 without an answer or a rollout."""
-    votes = np.array([majorities(line, given) for line, given in zip(scores, answers, strict=True)])
+    votes = np.array([majorities(line, given) for line, given in zip(scores.tolist(), answers, strict=True)])
     return {f"majority@{k + 1}/{name}": 100 * float(votes[:, k].mean()) for k in range(scores.shape[1])}
 
 
 def majorities(scores: Iterable[float], answers: list[Any]) -> list[float]:
     """The majority's score after each repeat of one task; an answer with two scores counts as two answers."""
-    votes: Counter[tuple[Any, float]] = Counter()
-    found = []
+    votes: dict[tuple[Any, float], int] = {}
+    most, winners, total, found = 0, 0, 0.0, []
     for repeat, score in enumerate(scores):
         if repeat < len(answers) and answers[repeat] is not None:
-            votes[ballot(answers[repeat]), float(score)] += 1
-        most = max(votes.values(), default=0)
-        winners = [score for (_, score), count in votes.items() if count == most]
-        found.append(sum(winners) / len(winners) if winners else 0.0)
+            vote = ballot(answers[repeat]), score
+            count = votes[vote] = votes.get(vote, 0) + 1
+            if count > most:
+                most, winners, total = count, 1, score
+            elif count == most:
+                winners, total = winners + 1, total + score
+        found.append(total / winners if winners else 0.0)
     return found
 
 

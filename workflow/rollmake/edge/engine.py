@@ -23,6 +23,7 @@ from rollmake.edge.gate import Gate
 log = logging.getLogger(__name__)
 GATEWAY_FIRST_S, GATEWAY_CAP_S = 1.0, 60.0
 RETRY_AFTER_CAP_S = 600.0
+SAID_BYTES = 300
 # So many workers start together, the next ones so much later (s).
 RAMP, RAMP_S = 256, 0.05
 
@@ -72,11 +73,12 @@ class Notices:
     def __init__(self) -> None:
         self._seen: set[tuple[str, str]] = set()
 
-    def note(self, cause: str, url: str, consequence: str) -> None:
-        """Log `cause`, unless it was logged for this server."""
+    def note(self, cause: str, url: str, consequence: str, body: bytes = b"") -> None:
+        """Log `cause` with the beginning of what the server said, unless it was logged for this server."""
         if (cause, url) not in self._seen and len(self._seen) < 100:
             self._seen.add((cause, url))
-            log.warning("%s from %s: %s", cause, url, consequence)
+            said = " ".join(body[:SAID_BYTES].decode("utf-8", "replace").split())
+            log.warning("%s from %s: %s%s", cause, url, consequence, f"; it said: {said}" if said else "")
 
 
 class Engine:
@@ -157,13 +159,22 @@ class Engine:
                 continue
             if isinstance(answer, Broken):
                 gate.broken(f"{answer.kind}: {answer.message}")
-            else:
+            elif answer.status not in GATEWAY_STATUSES:
                 gate.answered()
-                if answer.status in GATEWAY_STATUSES and tries < self._limits.gateway_retries:
-                    gate.slow_down(self._gateway_delay(answer, tries))
-                    self._notices.note(f"status {answer.status}", gate.url, "it is sent again after a while")
-                    tries += 1
-                    continue
+            elif tries < self._limits.gateway_retries:
+                gate.refused()
+                gate.slow_down(self._gateway_delay(answer, tries))
+                consequence = "it is sent again after a while"
+                self._notices.note(f"status {answer.status}", gate.url, consequence, answer.body)
+                tries += 1
+                continue
+            elif not await gate.healthy():
+                self._notices.note(f"status {answer.status}", gate.url, "it is waited for", answer.body)
+                gate.trip(f"status {answer.status}, and it does not say that it is healthy")
+                tries = 0
+                continue
+            else:
+                gate.refused()
             self._deadline.note(latency_s)
             self._end(await self._work.settle(request, answer, gate.url, latency_s))
             return

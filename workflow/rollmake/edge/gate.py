@@ -78,6 +78,16 @@ class Gate:
         if self._state is State.TRIAL:
             self._enter(State.OPEN)
 
+    def refused(self) -> None:
+        """The server gave a reply, but one that says that nothing ran."""
+        self._broken = 0
+        if self._state is State.TRIAL:
+            self._enter(State.OPEN)
+
+    async def healthy(self) -> bool:
+        """Whether the server says of itself that it takes requests."""
+        return await self._probe()
+
     def broken(self, cause: str) -> None:
         """A request may have reached the server, but no answer came: harmless, unless nothing else comes any more."""
         self._broken += 1

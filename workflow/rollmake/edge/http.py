@@ -92,10 +92,10 @@ async def _first(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 async def reachable(session: aiohttp.ClientSession, url: str) -> bool:
-    """Whether the server at `url` takes a connection and says anything on it."""
+    """Whether the server at `url` says of itself that it is well, or at least not that it is not."""
     try:
-        async with asyncio.timeout(PROBE_TIMEOUT_S), session.get(f"{url}/health", allow_redirects=False):
-            return True
+        async with asyncio.timeout(PROBE_TIMEOUT_S), session.get(f"{url}/health", allow_redirects=False) as response:
+            return response.status < 500
     except (aiohttp.ClientError, OSError, TimeoutError):
         return False
 

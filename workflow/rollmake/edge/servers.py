@@ -95,6 +95,11 @@ def _served(environment: dict[str, Any], log: Path) -> Iterator[str | None]:
     def ready() -> bool:
         return all(healthy(address) for address in addresses)
 
+    if taken := [address for address in addresses if healthy(address)]:
+        remedy = "Write {port} into `command` for a free port, or leave `serve` out to use the servers that run"
+        raise ServerError(
+            f"something else answers at {', '.join(taken)} already", where="environment.serve", remedy=remedy
+        )
     timeout_s = serve.get("ready_timeout_s", SERVE_TIMEOUT_S)
     with _running(["/bin/sh", "-c", command], log, ready, timeout_s):
         yield head

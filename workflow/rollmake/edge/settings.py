@@ -23,8 +23,10 @@ class _StrictLoader(yaml.SafeLoader):
             if key_node.tag == "tag:yaml.org,2002:merge":
                 continue
             key = self.construct_object(key_node, deep=True)
+            place = f"{key_node.start_mark.name}:{key_node.start_mark.line + 1}"
+            if not isinstance(key, str):
+                raise InputError(f"the key {key!r} is no text", where=place, remedy=f'Write it in quotes: "{key}"')
             if key in seen:
-                place = f"{key_node.start_mark.name}:{key_node.start_mark.line + 1}"
                 raise InputError(f"the key {key!r} stands twice", where=place, remedy="Remove or rename one of the two")
             seen.add(key)
         return super().construct_mapping(node, deep)

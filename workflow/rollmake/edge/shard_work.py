@@ -79,7 +79,8 @@ class ShardWork:
         result = outcome(answer, request.row)
         if result.infrastructure:
             cause = answer.message if isinstance(answer, Broken) else f"status {answer.status}"
-            self._notices.note(cause, url, f"class {result.failure_class}")
+            body = answer.body if isinstance(answer, Answered) else b""
+            self._notices.note(cause, url, f"class {result.failure_class}", body)
             if not self._routes_failures:
                 task, rollout = request.row[c.TASK], request.row[c.ROLLOUT]
                 self.refused = self.refused or f"task {task}, rollout {rollout}: {cause} from {url}"

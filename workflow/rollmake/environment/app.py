@@ -15,18 +15,20 @@ from aiohttp import web
 from rollmake.core.errors import InputError, RollmakeError
 from rollmake.core.metrics import aggregate_metrics
 from rollmake.environment.chat import answer_text
-from rollmake.environment.policy import Policy, UpstreamError, open_policy
+from rollmake.environment.policy import Policy, UnreachableError, UpstreamError, connects, open_policy
 from rollmake.environment.request_log import RequestLog
 from rollmake.environment.rows import decode_object, explain, read_row, result
 from rollmake.environment.settings import Embedded
 from rollmake.environment.topology import embedded_topology, server_instances
 
-HEALTH = ("/", "/livez", "/readyz", "/healthz", "/health")
+ALIVE = ("/", "/livez")
+HEALTH = (*ALIVE, "/readyz", "/healthz", "/health")
 LARGEST_BODY = 1 << 30
 
 POLICY = web.AppKey("policy", Policy)  # type: ignore[type-var]
 LOG = web.AppKey("log", RequestLog)
 STARTED = web.AppKey("started", float)
+MODEL: web.AppKey["ModelState"] = web.AppKey("model")
 
 
 def create_app(settings: Embedded, *, key: str | None = None, request_log: Path | None = None) -> web.Application:
@@ -35,6 +37,7 @@ def create_app(settings: Embedded, *, key: str | None = None, request_log: Path 
 
     async def resources(app: web.Application) -> AsyncIterator[None]:
         app[LOG], app[STARTED] = RequestLog(request_log), time.time()
+        app[MODEL] = ModelState(settings.model.base_url if settings.model else None)
         async with open_policy(settings, key) as app[POLICY]:
             yield
         app[LOG].close()
@@ -49,9 +52,27 @@ def create_app(settings: Embedded, *, key: str | None = None, request_log: Path 
     return app
 
 
+class ModelState:
+    """Whether the model server could be reached when it was last asked; `address` is None for the scripted policy."""
+
+    def __init__(self, address: str | None) -> None:
+        self.address, self.unreachable = address, False
+
+    async def well(self) -> bool:
+        """Whether questions can be answered: a model server that could not be reached is tried again."""
+        if self.unreachable and self.address is not None:
+            self.unreachable = not await connects(self.address)
+        return not self.unreachable
+
+
 async def get_health(request: web.Request) -> web.Response:
-    """Always 200: the server listens only once it is ready."""
-    return _json({"status": "ok"})
+    """200, since the server listens only once it is ready, unless the model server cannot be reached: then 503.
+
+    `/` and `/livez` are always 200.
+    """
+    if request.path in ALIVE or await request.app[MODEL].well():
+        return _json({"status": "ok"})
+    return _json({"status": f"no connection to the model server at {request.app[MODEL].address}"}, status=503)
 
 
 async def get_config(request: web.Request) -> web.Response:
@@ -74,7 +95,7 @@ async def post_run(request: web.Request) -> web.Response:
     number = request.app[LOG].arrived(fields)
     status = None
     try:
-        response = await _guarded(_run(fields, problem, request.app[POLICY]))
+        response = await _guarded(_run(fields, problem, request.app[POLICY], request.app[MODEL]))
         status = response.status
     finally:
         request.app[LOG].answered(number, fields, status)
@@ -86,11 +107,16 @@ async def post_aggregate_metrics(request: web.Request) -> web.Response:
     return await _guarded(_aggregate(await request.read()))
 
 
-async def _run(fields: dict[str, Any], problem: InputError | None, policy: Policy) -> web.Response:
+async def _run(fields: dict[str, Any], problem: InputError | None, policy: Policy, model: ModelState) -> web.Response:
     if problem is not None:
         raise problem
     row = read_row(fields)
-    response = await policy(row)
+    try:
+        response = await policy(row)
+    except UnreachableError:
+        model.unreachable = True
+        raise
+    model.unreachable = False
     return _json(result(row, response, answer_text(response)))
 
 

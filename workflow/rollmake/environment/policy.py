@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 import orjson
+from yarl import URL
 
 from rollmake.core.errors import InputError
 from rollmake.environment.chat import chat_request, response_from_chat
@@ -15,6 +16,7 @@ from rollmake.environment.scripted import scripted_response
 from rollmake.environment.settings import Embedded, Model
 
 GATEWAY = (429, 502, 503, 504)
+CONNECT_S = 5.0
 CONNECT_TIMEOUT_S = 30
 _QUOTED = 2000
 # Shorter ones are placeholders like EMPTY, which an answer may well contain.
@@ -29,6 +31,22 @@ class UpstreamError(Exception):
     def __init__(self, status: int, message: str, retry_after: str | None = None) -> None:
         self.status, self.message, self.retry_after = status, message, retry_after
         super().__init__(message)
+
+
+class UnreachableError(UpstreamError):
+    """No connection to the model server could be made."""
+
+
+async def connects(base_url: str) -> bool:
+    """Whether the model server at `base_url` takes connections."""
+    address = URL(base_url)
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            _, writer = await asyncio.open_connection(address.host, address.port, ssl=address.scheme == "https" or None)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
 
 
 def api_key(model: Model, environ: Mapping[str, str]) -> str | None:
@@ -85,7 +103,7 @@ def model_policy(model: Model, key: str | None, session: aiohttp.ClientSession) 
         except aiohttp.InvalidURL as error:
             raise UpstreamError(500, f"no address of a model server: {error}") from None
         except (aiohttp.ClientConnectorError, TimeoutError) as error:
-            raise UpstreamError(503, f"no connection to the model server at {model.base_url}: {error}") from None
+            raise UnreachableError(503, f"no connection to the model server at {model.base_url}: {error}") from None
         except (aiohttp.ClientError, OSError) as error:
             raise UpstreamError(502, f"the model server at {model.base_url} broke the connection: {error}") from None
         if reply.status != 200:

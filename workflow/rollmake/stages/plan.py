@@ -61,9 +61,12 @@ def run(files: Files, settings: Settings) -> None:
     config = load_config(read_yaml(text, str(files.config)), [files.config])
     if files.runtime_min is None:
         files = msgspec.structs.replace(files, runtime_min=config["job"].get("runtime"))
-    runs = [_found(Path(config["results"]), name, options, now) for name, options in config["runs"].items()]
+    collecting = {name: options for name, options in config["runs"].items() if options["input_glob"] is None}
+    runs = [_found(Path(config["results"]), name, options, now) for name, options in collecting.items()]
     pooled = evidence(_pooled(latency for run in runs if run is not None for latency in run.latencies))
-    for name, found in zip(config["runs"], runs, strict=True):
+    for name in (name for name in config["runs"] if name not in collecting):
+        print(f"run {name}: something else collected it (`input_glob`), so nothing is owed")
+    for name, found in zip(collecting, runs, strict=True):
         lines = [f"run {name}: it is not planned yet; `snakemake {config['results']}/{name}/plan.json` plans it"]
         print("\n".join(lines if found is None else _lines(found, files, pooled, now, within_s)))
 
