@@ -37,6 +37,10 @@ lint: .venv/.ready
 	$(BIN)/snakemake --lint
 	$(BIN)/python docs/generate.py --check
 
+# Needs nginx. With PEER_PYTHON (see below) the peer is measured too.
+bench-dispatch: .venv/.ready
+	$(BIN)/python -m benchmarks.dispatch $(if $(PEER_PYTHON),--peer-python "$(PEER_PYTHON)")
+
 # PEER_PYTHON: the Python of an environment with nemo-gym 0.7.0, beside which the stage materialize is measured.
 bench-materialize: .venv/.ready
 	$(BIN)/python benchmarks/materialize.py --peer-python "$(PEER_PYTHON)"

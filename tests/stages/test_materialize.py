@@ -481,3 +481,11 @@ def test_the_schema_of_input_rows_is_what_the_stage_accepts(stage, row):
     else:
         accepted = True
     assert VALIDATORS["input_row"].is_valid(row) == accepted
+
+
+def test_equal_rows_and_an_empty_input_are_said(stage, caplog):
+    with caplog.at_level(logging.WARNING):
+        stage([flat("1"), flat("1"), flat("2"), flat("1")])
+        assert "2 rows are the same as one before: they add repeats to its task" in caplog.text
+        stage([])
+        assert "there is no task in the input, so nothing is owed" in caplog.text

@@ -46,6 +46,8 @@ class Expansion:
         self.tasks_by_line: dict[bytes, int] = {}
         self.stamped: dict[int, str] = {}
         self.automatic: list[str] = []
+        # Rows that are the same as one before, and so add repeats to its task.
+        self.repeated = 0
         self.next_rollout: dict[int, int] = {}
 
     def expand(self, line: bytes, row: dict, compact: bytes, where: str) -> list[Copies]:
@@ -92,6 +94,8 @@ class Expansion:
         task = self.tasks_by_line.setdefault(sha256(line).digest(), known)
         if task == known:
             self.automatic.append(where)
+        else:
+            self.repeated += 1
         return task
 
     def flat(self, row: dict) -> dict:

@@ -52,8 +52,8 @@ def verifier(kind: str, expected: str) -> Verifier:
     """The function from an answer's text to its verdict.
 
     `exact`: equal up to white space. `numeric`: see `find_number`; relative tolerance 1e-6. `choice`: one letter.
-    `regex`: `expected` is searched for; of its groups, the first says what was extracted. A pattern comes from the data
-    set and is trusted: only the last 10,000 characters are searched, but a pattern can still be made to take long.
+    `regex`: `expected` is searched for; of its groups, the first says what was extracted. Only the last 10,000
+    characters are searched, and a pattern that takes long on them is refused.
     Raises InputError for an unknown `kind` and for an `expected` that the kind cannot use.
     """
     if kind not in _KINDS:

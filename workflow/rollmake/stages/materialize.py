@@ -78,6 +78,10 @@ def run(files: Files, settings: Settings) -> None:
         plan_file.write(msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n")
     for warning in expansion.dispatch.warnings():
         log.warning(warning)
+    if expansion.repeated:
+        log.warning("%d rows are the same as one before: they add repeats to its task", expansion.repeated)
+    if not plan.tasks:
+        log.warning("there is no task in the input, so nothing is owed")
     log.info("%d rollouts of %d tasks in %d shards", plan.rollouts, plan.tasks, plan.shards)
 
 
