@@ -163,7 +163,7 @@ scratch /scratch lustre rw,flock 0 0
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("/root/results", "ext4"),
+        ("/data/results", "ext4"),
         ("/home/me", "nfs4"),
         ("/homes", "ext4"),
         ("/home/my runs/results", "nfs"),

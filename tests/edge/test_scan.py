@@ -1,13 +1,11 @@
 """Reading a file into its index."""
 
-import gc
-
 import pytest
 
 from rollmake.core.lines import Reason
 from rollmake.core.scan import Kind, Scan
 from rollmake.edge.ranges import reader
-from rollmake.edge.scan import same_record, scan_file, without_collector
+from rollmake.edge.scan import same_record, scan_file
 
 LINE = b'{"_ng_task_index":%d,"_ng_rollout_index":0,"x":"%s"}'
 
@@ -44,15 +42,3 @@ def test_records_are_compared_byte_by_byte(tmp_path, second, same):
     scan: Scan = scan_file(path, Kind.ROLLOUTS)
     with path.open("rb") as file:
         assert same_record(scan, reader(file))(0, 1) is same
-
-
-def test_the_collector_goes_on_afterwards_if_it_was_on():
-    for enabled in (True, False):
-        try:
-            (gc.enable if enabled else gc.disable)()
-            with pytest.raises(ValueError, match="inside"), without_collector():
-                assert not gc.isenabled()
-                raise ValueError("inside")
-            assert gc.isenabled() == enabled
-        finally:
-            gc.enable()

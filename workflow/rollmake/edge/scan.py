@@ -1,13 +1,12 @@
 """Files of a shard, read once from the first byte to the last."""
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rollmake.core.lines import Reason
 from rollmake.core.scan import LENGTH, OFFSET, Kind, Scan
+from rollmake.edge.cycles import no_cycle_search
 from rollmake.edge.ranges import Read, same_bytes
 
 # Shown some records, says which to take out and why, by their places among them.
@@ -24,7 +23,7 @@ def scan_file(path: Path, kind: Kind, look: Look | None = None) -> Scan:
     scan = Scan(kind)
     if not path.exists():
         return scan
-    with without_collector(), path.open("rb", buffering=1 << 20) as file:
+    with no_cycle_search(), path.open("rb", buffering=1 << 20) as file:
         while lines := file.readlines(BATCH):
             first = len(scan.codes)
             records = scan.take_many(lines)
@@ -32,18 +31,6 @@ def scan_file(path: Path, kind: Kind, look: Look | None = None) -> Scan:
                 for place, reason in look(records).items():
                     scan.take_out(reason, first + place)
     return scan
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Python does not look for cycles meanwhile: decoded records have none, and looking takes a tenth of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def same_record(scan: Scan, read: Read) -> Callable[[int, int], bool]:

@@ -1,7 +1,6 @@
 """Stage collect: ask the environment servers for the rollouts of one shard, until every one of them is settled."""
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -19,6 +18,7 @@ from rollmake.core.errors import OwedError, RollmakeError, ServerError
 from rollmake.core.progress import progress_line
 from rollmake.edge import http
 from rollmake.edge.connections import patiently, sender, server_gates
+from rollmake.edge.cycles import rare_cycle_search
 from rollmake.edge.engine import Engine, Limits, unknown_servers
 from rollmake.edge.servers import environment_servers
 from rollmake.edge.settings import environment_mapping
@@ -86,15 +86,8 @@ def _collect(files: Files, settings: Settings, shard: Shard) -> list[str]:
     """Start the servers if they are ours, and ask for what is owed; returns why it stopped before the end, if it did."""
     environment = environment_mapping(files.environment)
     with environment_servers(environment, log=shard.folder / "servers.log") as head:
-        _calm_collector()
+        rare_cycle_search()
         return uvloop.run(_dispatch(environment, head, settings, shard))
-
-
-def _calm_collector() -> None:
-    """Look for cycles more rarely, and not among what is there already: that took a tenth of the time of a request."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
 
 
 async def _dispatch(environment: dict[str, Any], head: str | None, settings: Settings, shard: Shard) -> list[str]:

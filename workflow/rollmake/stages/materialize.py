@@ -1,11 +1,9 @@
 """Stage materialize: input rows -> one line for each rollout that is owed, and the plan that deals them to shards."""
 
-import gc
 import logging
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO, Annotated, Literal
@@ -23,6 +21,7 @@ from rollmake.core.planning import Planner
 from rollmake.core.router import Router, unchecked_pairings
 from rollmake.core.rows import parse_row
 from rollmake.core.topology import Environment, Topology
+from rollmake.edge.cycles import no_cycle_search
 from rollmake.edge.files import BUFFER, replacing
 from rollmake.edge.plan import table_path
 from rollmake.edge.plan_table import write_table
@@ -112,7 +111,7 @@ def expand_files(
 ) -> None:
     """Write the lines of all rollouts to `output`, in the order of the input. Raises InputError with all problems."""
     broken = Findings()
-    with uncollected():
+    with no_cycle_search():
         write_rollouts(tasks, settings, expansion, planner, output, broken)
     raise_all([*broken, *expansion.problems()])
 
@@ -145,18 +144,6 @@ def sourced_lines(tasks: list[TaskFile]) -> Iterator[tuple[str, bytes, str | Non
     for path, source in tasks:
         for where, line in read_lines(path):
             yield where, line, source
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """No garbage collection: rows are trees, which are freed without it, and looking for cycles in them takes time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def expand_interleaved(
