@@ -121,8 +121,9 @@ def wait_for_rows(run, count):
     wait_until(lambda: run.journalled() >= count, "some more rows")
 
 
-def rows(count, wait=0.6):
-    return [row([f"slow:{wait}+ok"], i) for i in range(count)]
+def rows(count, wait=0.7):
+    """Rows that take about `wait` seconds, but differently long: at no moment do all of them end together."""
+    return [row([f"slow:{wait * (0.4 + i % 7 * 0.2):.2f}+ok"], i) for i in range(count)]
 
 
 def test_a_kill_of_the_whole_process_group(tmp_path, server):

@@ -233,7 +233,8 @@ def has_lines(path, count):
 
 
 def test_a_killed_collector_loses_nothing_and_repeats_only_what_was_in_flight(tmp_path, server):
-    run = Run(tmp_path, server.address, [row(["slow:0.2"], i, salt="kill") for i in range(60)])
+    # They take differently long, so that at no moment all of them end together.
+    run = Run(tmp_path, server.address, [row([f"slow:{0.1 + i % 7 * 0.04:.2f}"], i, salt="kill") for i in range(60)])
     before, parallel = server.arrived(), 5
     for _ in range(3):
         journal = run.journal() / "rollouts.jsonl"
