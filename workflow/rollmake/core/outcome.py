@@ -149,7 +149,7 @@ def spliced(reply: Mapping[str, Any], body: bytes, marks: Mapping[str, Any]) -> 
     if body and not any(key in reply for key in marks) and reply and b"\n" not in text and b"\r" not in text:
         compact = _dumps(reply)
         if compact is None or compact == text:
-            return text[:-1] + b"," + orjson.dumps(marks)[1:]
+            return b"".join((memoryview(text)[:-1], b",", memoryview(orjson.dumps(marks))[1:]))
     return _dumps({**reply, **marks}) or msgspec.json.encode({**reply, **marks})
 
 

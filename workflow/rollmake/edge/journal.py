@@ -42,7 +42,7 @@ class Journal:
 
     def append(self, destination: Destination, line: bytes) -> None:
         """Add one line, whole. Raises DiskFullError, after which the file is as it was before."""
-        self._files[destination].append(line + b"\n")
+        self._files[destination].append(line, b"\n")
 
     def sync(self) -> None:
         """Wait until everything that was appended is on disk. May be called from another thread."""
@@ -86,15 +86,16 @@ class _Appender:
         if tail:
             self._mend(tail, torn)
 
-    def append(self, line: bytes) -> None:
+    def append(self, *parts: bytes) -> None:
         descriptor = self._open()
+        length = sum(map(len, parts))
         try:
-            written = os.write(descriptor, line)
+            written = os.writev(descriptor, parts)
         except OSError as error:
             if error.errno not in FULL:
                 raise
             written = 0
-        if written != len(line):
+        if written != length:
             os.ftruncate(descriptor, self._size)
             raise DiskFullError(str(self.path))
         self._size += written
