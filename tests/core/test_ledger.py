@@ -1,5 +1,6 @@
 """What is owed follows from what is on disk, and from what happens."""
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -85,3 +86,14 @@ def test_a_failure_below_the_limit_is_asked_again_and_a_terminal_one_is_not(ledg
     assert ledger.to_dispatch().tolist() == [1, 2]
     ledger.record(2, Outcome(Destination.ROLLOUTS))
     assert ledger.failed_by_class() == {"a": 1, "x": 1}
+
+
+def test_a_rollout_takes_a_few_bytes_whatever_happened_to_it():
+    count = 10_000
+    owed = pl.DataFrame({"task": range(count), "rollout": [0] * count}, schema=KEY)
+    failures = failure_facts([key(task, 0, ',"_ng_failure_class":"x","elapsed_seconds":1') for task in range(count)])
+    ledger = Ledger(owed, success_facts([key(task, 0) for task in range(count)]), failures, 3, longest_first=True)
+    arrays = [value for value in vars(ledger).values() if isinstance(value, np.ndarray)]
+    assert len(arrays) >= 7
+    assert sum(array.nbytes for array in arrays) < 40 * count
+    assert not [value for value in vars(ledger).values() if isinstance(value, (list, dict)) and len(value) > 10]
