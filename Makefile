@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 CORES ?= 2
 
-.PHONY: demo test test-slurm lint docs clean bench-materialize bench-aggregate bench-scale bench-repair
+.PHONY: demo test test-slurm lint docs clean bench-materialize bench-aggregate bench-dispatch bench-plan bench-scale bench-repair
 
 .venv/.ready: envs/lock.txt pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -48,6 +48,10 @@ bench-materialize: .venv/.ready
 # The same Python, beside which the metrics are measured.
 bench-aggregate: .venv/.ready
 	$(BIN)/python benchmarks/aggregate.py --peer-python "$(PEER_PYTHON)"
+
+# How long a dry run of 1,000 and of 10,000 shards takes.
+bench-plan: .venv/.ready
+	$(BIN)/python benchmarks/plan.py
 
 bench-scale: .venv/.ready
 	$(BIN)/python benchmarks/scale.py

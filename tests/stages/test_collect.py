@@ -1,8 +1,11 @@
 """Stage collect against a server on loopback that misbehaves on demand and logs every request."""
 
+import itertools
 import json
 import signal
+import time
 from collections import Counter
+from datetime import UTC, datetime
 from functools import partial
 
 import orjson
@@ -14,6 +17,7 @@ from helpers.runs import Run, json_lines, rollmake
 from helpers.servers import ChaosServer, chaos_server, wait_until
 from rollmake.core.outcome import STAMPS
 from rollmake.edge.settings import schema
+from rollmake.stages.status import statuses
 
 WORDS = [
     "ok", "500", "reset", "cut", "garbage", "nan", "list", "empty", "text", "null", "masked", "newline", "reserved", "duplicate",
@@ -29,6 +33,21 @@ def server(tmp_path_factory):
 
 def keys(rows):
     return sorted((row["_ng_task_index"], row["_ng_rollout_index"]) for row in rows)
+
+
+def test_a_shard_is_cleaned_as_repair_does_and_a_failure_of_that_costs_no_rollout(tmp_path, server, capfd):
+    run = Run(tmp_path, server.address, [row(number=i) for i in range(5)], repeats=2)
+    (tmp_path / "blocked").touch()
+    assert run.collect(repaired=tmp_path / "blocked" / "rollouts.jsonl") == 1
+    assert "blocked" in capfd.readouterr().err
+    asked = sum(server.arrived().values())
+    assert run.collect(repaired=tmp_path / "a" / "rollouts.jsonl", texts="question") == 0
+    assert sum(server.arrived().values()) == asked
+    assert rollmake("repair", "--rollouts", run.output(), "--output", tmp_path / "b" / "rollouts.jsonl",
+                    "--texts", "question") == 0  # fmt: skip
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert len(names) == 6
+    assert all((tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes() for name in names)
 
 
 def test_a_shard_is_collected_sealed_and_sealed_again_at_once(tmp_path, server):
@@ -211,6 +230,52 @@ def test_sigterm_lets_what_is_in_flight_end_and_leaves_the_rest_owed(tmp_path, s
     events = Counter(e["event"] for e in server.log()[before:])
     assert len(stored) == events["answered"] == events["arrived"]
     assert 4 <= len(stored) < 40
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_rollouts_that_take_longer_than_the_grace_leave_no_row_and_spend_nothing(tmp_path, server, number):
+    run = Run(tmp_path, server.address, [row(["slow:600"], i, salt=str(tmp_path)) for i in range(6)])
+    before = server.arrived()
+    collector = run.start(num_samples_in_parallel=4, grace_s=0.2)
+    try:
+        wait_until(lambda: sum((server.arrived() - before).values()) == 4, "requests in flight")
+        collector.send_signal(number)
+        said = collector.communicate(timeout=60)[1]
+    finally:
+        collector.kill()
+    assert collector.returncode == 75
+    assert f"6 of 6 rollouts are still owed: received {number.name}" in said
+    assert (run.journal() / "rollouts.jsonl").read_bytes() == b""
+    assert (run.journal() / "rollouts_failures.jsonl").read_bytes() == b""
+
+
+def test_a_clock_that_jumps_changes_no_wait_and_no_figure(tmp_path, server, monkeypatch):
+    jumps = itertools.cycle([0, 86_400, -400_000, 3600 * 24 * 365, -7])
+    monkeypatch.setattr("time.time_ns", lambda: 1_800_000_000_000_000_000 + next(jumps) * 1_000_000_000)
+    monkeypatch.setattr("time.time", lambda: 1_800_000_000.0 + next(jumps))
+    words = [["ok"], ["503", "ok"], ["500", "ok"], ["reset", "slow:0.1"]]
+    run = Run(tmp_path, server.address, [row(word, i) for i, word in enumerate(words * 3)])
+    started = time.monotonic()
+    options = {"dispatch_budget_s": 3000, "progress_interval_s": 0.02, "fsync_interval_s": 0.01, "gateway_retries": 0}
+    assert run.collect(num_samples_in_parallel=2, **options) == 0
+    elapsed_s = time.monotonic() - started
+    assert keys(run.rollouts()) == [(i, 0) for i in range(12)]
+    collection = run.collection()
+    validate(collection, schema("collection"))
+    assert 0 <= collection["latency"]["min_s"] <= collection["latency"]["max_s"] < elapsed_s
+    progress = json.loads((run.journal() / "progress.json").read_text())
+    assert progress["rate_per_s"] > 1 / elapsed_s
+    assert (progress["eta_s"], progress["state"]) == (0, "sealed")
+    assert len(statuses_of(run, tmp_path)) == 1
+
+
+def statuses_of(run, folder):
+    """The status as somebody sees it whose clock is a year behind and ahead."""
+    for year in (2020, 2040):
+        [status] = statuses(folder, datetime(year, 1, 1, tzinfo=UTC))
+        assert (status.state, status.done) == ("sealed", 12)
+        assert status.age_s >= 0
+    return [status]
 
 
 def test_two_collectors_take_turns_and_ask_nothing_twice(tmp_path, server):

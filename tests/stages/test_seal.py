@@ -38,6 +38,30 @@ def test_sealing_publishes_every_shard_as_it_is_and_asks_for_nothing(partly, ser
     assert json.loads((partly.journal("0001-of-0002") / "progress.json").read_text())["state"] == "accepted partial"
 
 
+def repaired(run, shard):
+    return run.folder / "repaired" / shard / "rollouts.jsonl"
+
+
+def test_the_job_of_the_workflow_takes_a_sealed_shard_as_it_is_once_and_then_goes_on(partly, server):
+    shard = "0001-of-0002"
+    assert rollmake("seal", partly.folder, "--shard", shard) == 0
+    partly.output(shard).unlink()  # As Snakemake does before a job.
+    before = sum(server.arrived().values())
+    assert partly.collect(shard, repaired=repaired(partly, shard)) == 0
+    assert sum(server.arrived().values()) == before
+    assert len(json_lines(repaired(partly, shard))) == len(partly.rollouts(shard)) == 1
+    assert partly.collection(shard)["missing"] == 1
+    assert partly.collect(shard, repaired=repaired(partly, shard)) == 0
+    assert len(json_lines(repaired(partly, shard))) == len(partly.rollouts(shard)) == 2
+
+
+def test_a_shard_that_was_sealed_under_another_plan_is_collected(partly):
+    shard = "0001-of-0002"
+    (partly.journal(shard) / "sealed_by_hand").write_text("another digest")
+    assert partly.collect(shard, repaired=repaired(partly, shard)) == 0
+    assert len(partly.rollouts(shard)) == 2
+
+
 def test_collecting_goes_on_after_sealing(partly):
     assert rollmake("seal", partly.folder, "--shard", "0001-of-0002") == 0
     assert partly.collect("0001-of-0002") == 0

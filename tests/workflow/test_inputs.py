@@ -43,7 +43,7 @@ def planned_split(tmp_path_factory):
     write_tasks(workflow.folder / "data" / "sums.jsonl", flat("1+1", None), flat("1+2", None))
     assert workflow.planned(PLAN) == FIRST
     # Without a target the rest of the run is planned too, although its tasks are not known yet.
-    assert workflow.planned() == {**FIRST, "collect": 1, "repair": 1, **dict.fromkeys(AFTERWARDS, 1)}
+    assert workflow.planned() == {**FIRST, "collect": 1, **dict.fromkeys(AFTERWARDS, 1)}
     done = workflow.run(PLAN)
     assert done.returncode == 0, done.stderr
     return workflow

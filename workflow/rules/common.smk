@@ -41,10 +41,6 @@ def any_of(runs):
     return "|".join(map(re.escape, runs)) or r"[^\s\S]"
 
 
-# The files of a shard, as `collect` names them.
-SHARD_FILES = list(files_of(Path("rollouts.jsonl")).values())
-
-
 wildcard_constraints:
     run=any_of(RUNS),
     shard=r"[0-9]+-of-[0-9]+",
@@ -90,15 +86,9 @@ def shard_count(run):
 
 
 def collected(place):
-    """An input function: the rollouts (0), sidecar (1) or materialized inputs (2) of a shard, where there are any."""
-
-    own = below(f"shards/{{shard}}/{SHARD_FILES[place]}")
-    if not EXTERNAL:
-        return own
+    """An input function: the rollouts (0), sidecar (1) or materialized inputs (2) of an external shard, if it has any."""
 
     def inputs(wildcards):
-        if wildcards.run not in EXTERNAL:
-            return own.format(run=wildcards.run, shard=wildcards.shard)
         shard = EXTERNAL[wildcards.run][parse_shard(wildcards.shard)[0]]
         file = list(files_of(Path(shard)).values())[place]
         return [str(file)] if place == 0 or file.exists() else []
@@ -114,14 +104,6 @@ def per_shard(path):
         return [f"{RESULTS}/{wildcards.run}/{path.format(shard=shard)}" for shard in shards]
 
     return inputs
-
-
-def text_fields(wildcards):
-    """The fields that repair takes into scores.parquet whatever they hold, for metrics that are computed from it."""
-    metrics = RUNS[wildcards.run]["metrics"]
-    names = [metrics.get(key) for key in ("answer_key", "subset_key") if metrics["backend"] == "local"]
-    named = sorted({name for name in names if name is not None})
-    return f"--texts {shlex.join(named)}" if named else ""
 
 
 def topology_file(wildcards):
@@ -173,6 +155,24 @@ def result_flags(stage):
     return options
 
 
+def repair_flags(stage):
+    """The same of a stage that repairs, with the fields that it takes into scores.parquet."""
+
+    def options(wildcards):
+        return f"{run_flags(wildcards.run, stage)} {text_flags(wildcards.run)}"
+
+    return options
+
+
+@cache
+def text_flags(run):
+    """The fields that scores.parquet gets whatever they hold, for metrics that are computed from it."""
+    metrics = RUNS[run]["metrics"]
+    names = [metrics.get(key) for key in ("answer_key", "subset_key") if metrics["backend"] == "local"]
+    named = sorted({name for name in names if name is not None})
+    return f"--texts {shlex.join(named)}" if named else ""
+
+
 @cache
 def run_flags(run, stage):
     """The same for a run, worked out once for all of its shards."""
@@ -180,7 +180,7 @@ def run_flags(run, stage):
 
 
 def tuning_flags(stage):
-    """The options that change how `stage` works, but not its results. Depending on resources, they are not tracked."""
+    """What changes how `stage` works, but not its results. Depending on resources, it is not tracked."""
 
     def options(wildcards, resources):
         return run_tuning(wildcards.run, stage, resources.get("runtime"))
@@ -193,4 +193,5 @@ def run_tuning(run, stage, runtime_min):
     """The same for a run whose jobs may take `runtime_min` minutes, worked out once for all of its shards."""
     options = dict(RUNS[run])
     options["dispatch_budget_s"] = budget_s(options["dispatch_budget_s"], runtime_min, options["grace_s"])
-    return flags(options, stage, result=False)
+    places = ["--journal", f"{RESULTS}/{run}/journal", "--environment", as_text(options["environment"])]
+    return f"{shlex.join(places)} {flags(options, stage, result=False)}"

@@ -1,4 +1,4 @@
-# Clean and sort one shard, and set aside what does not belong in it.
+# Clean and sort one shard that something else collected; `collect` does the same with those of its own.
 rule repair:
     input:
         rollouts=collected(0),
@@ -13,14 +13,14 @@ rule repair:
         scores=below("repaired/{shard}/scores.parquet"),
     log:
         below("logs/repair/{shard}.log"),
+    wildcard_constraints:
+        run=any_of(EXTERNAL),
     conda:
         "../../envs/rollmake.yaml"
     resources:
-        # In the job of its shard it takes no time of its own: a job's time is the sum of its rules'.
-        **(JOB | {"runtime": 0}),
+        **JOB,
     params:
-        options=result_flags("repair"),
-        texts=text_fields,
+        options=repair_flags("repair"),
     shell:
-        "exec rollmake repair --rollouts {input.rollouts:q} --output {output.rollouts:q} {params.texts} {params.options}"
+        "exec rollmake repair --rollouts {input.rollouts:q} --output {output.rollouts:q} {params.options}"
         " --log {log:q}"

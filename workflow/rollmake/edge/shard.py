@@ -12,7 +12,7 @@ import msgspec
 import polars as pl
 
 from rollmake.core.contract import MATERIALIZED_NAME, materialized_path
-from rollmake.core.errors import OwedError
+from rollmake.core.errors import DataError, OwedError
 from rollmake.core.latency import LatencySummary
 from rollmake.core.ledger import Ledger
 from rollmake.core.progress import progress
@@ -28,6 +28,8 @@ from rollmake.edge.plan import ShardRows, read_plan, read_shard
 
 COLLECTION_VERSION = 1
 SEALED, PARTIAL, OWED = "sealed", "accepted partial", "owed"
+# In the journal of a shard that `rollmake seal` published with rollouts owed; it holds the digest of the plan.
+SEALED_BY_HAND = "sealed_by_hand"
 log = logging.getLogger(__name__)
 
 
@@ -56,6 +58,7 @@ def open_shard(plan: Path, name: str, journals: Path, settling: Settling) -> Ite
         rows = stack.enter_context(ShardRows(planned, plan.with_name(MATERIALIZED_NAME)))
         shard = Shard(name, journals / name, planned.select("task", "rollout"), rows, settling)
         del planned  # Not to be held as long as the shard is.
+        shard.sealed_by_hand = _sealed_by_hand(shard.folder) == known.digest
         job = jobs.start(shard.history, holder)
         try:
             yield shard
@@ -83,6 +86,7 @@ class Shard:
         self.tally = Tally(_earlier_latency(folder / "progress.json"))
         self.tally.begin(successes)
         self.end = OWED
+        self.sealed_by_hand = False
         self._started = time.monotonic()
 
     def figures(self, state: str) -> dict[str, Any]:
@@ -130,9 +134,18 @@ class Shard:
         }
 
 
+def _sealed_by_hand(folder: Path) -> str | None:
+    """The digest of the plan under which the shard was sealed by hand and not collected since, if it was."""
+    path = folder / SEALED_BY_HAND
+    return path.read_text() if path.exists() else None
+
+
 def _earlier_latency(path: Path) -> LatencySummary | None:
     """The latencies that earlier jobs saw; a killed job loses those since it last wrote them down."""
     try:
         return LatencySummary.from_dict(msgspec.json.decode(path.read_bytes())["latency"])
-    except (FileNotFoundError, msgspec.MsgspecError, KeyError, TypeError):
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
+        return None
+    except DataError as error:
+        log.warning("%s: %s; the latencies of earlier jobs are left out", path, error)
         return None

@@ -1,4 +1,8 @@
-"""Stage collect: ask the environment servers for the rollouts of one shard, until every one of them is settled."""
+"""Stage collect: ask the environment servers for the rollouts of one shard, until every one of them is settled.
+
+In the workflow the job of a shard also cleans what it collected, as `rollmake repair` does: a second job for each shard
+would double the time that Snakemake plans, and on a cluster the jobs.
+"""
 
 import asyncio
 import logging
@@ -22,10 +26,11 @@ from rollmake.edge.cycles import rare_cycle_search
 from rollmake.edge.engine import Engine, Limits, unknown_servers
 from rollmake.edge.servers import environment_servers
 from rollmake.edge.settings import environment_mapping
-from rollmake.edge.shard import Settling, Shard, open_shard
+from rollmake.edge.shard import SEALED_BY_HAND, Settling, Shard, open_shard
 from rollmake.edge.shard_work import ShardWork
 from rollmake.edge.terminal import INTERVAL_S, progress_bar
 from rollmake.edge.topology import server_addresses
+from rollmake.stages import repair
 
 HELP = "Collect the rollouts of one shard."
 REMEDY = "Run it again to go on from here, or set accept_partial to publish what there is"
@@ -40,6 +45,10 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
     journal: Annotated[Path, msgspec.Meta(description="folder of the run's journals")]
     output: Annotated[Path, msgspec.Meta(description="the shard's rollouts.jsonl; the others appear beside it")]
     environment: Annotated[str, msgspec.Meta(description="the config's `environment`, as YAML")]
+    repaired: Annotated[
+        Path | None, msgspec.Meta(description="where to write the shard's rollouts.jsonl as `rollmake repair` does")
+    ] = None
+    texts: Annotated[list[str], msgspec.Meta(description="as of `rollmake repair`")] = []
 
 
 class Settings(Settling, frozen=True, kw_only=True):
@@ -68,18 +77,28 @@ class Settings(Settling, frozen=True, kw_only=True):
 
 
 def run(files: Files, settings: Settings) -> None:
-    """Collect until the shard is settled, then publish it.
+    """Collect until the shard is settled, then publish it, and clean it if that is asked for.
 
     Raises OwedError, with the numbers and the reasons, if rollouts are still owed: run the stage again.
     """
     with open_shard(files.plan, files.shard, files.journal, settings) as shard:
+        # In the workflow's job, the first after `rollmake seal`, the shard is only cleaned.
+        accepting = settings.accept_partial or (files.repaired is not None and shard.sealed_by_hand)
         reasons: list[str] = []
-        if shard.ledger.owed and not settings.accept_partial:
+        if shard.ledger.owed and not accepting:
             reasons = _collect(files, settings, shard)
         log.info(progress_line(shard.figures(shard.end)))
-        if shard.ledger.owed and not settings.accept_partial:
+        if shard.ledger.owed and not accepting:
             raise OwedError(_owed_message(shard, reasons), where=f"shard {files.shard}", remedy=REMEDY)
         shard.publish(files.output)
+    if files.repaired is not None:
+        _repair(files.output, files.repaired, files.texts, settings)
+    (files.journal / files.shard / SEALED_BY_HAND).unlink(missing_ok=True)
+
+
+def _repair(rollouts: Path, output: Path, texts: list[str], settings: Settings) -> None:
+    repairing = repair.Settings(retry_invalid_judge_responses=settings.retry_invalid_judge_responses)
+    repair.run(repair.Files(rollouts=rollouts, output=output, texts=texts), repairing)
 
 
 def _collect(files: Files, settings: Settings, shard: Shard) -> list[str]:

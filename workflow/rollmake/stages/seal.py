@@ -1,4 +1,7 @@
-"""`rollmake seal RUN`: publish what the journals hold, ask for nothing. What is owed stays owed, and coverage says so."""
+"""`rollmake seal RUN`: publish what the journals hold, ask for nothing. What is owed stays owed, and coverage says so.
+
+The next run of the workflow takes the shards as they are; collecting them anew after that goes on where they ended.
+"""
 
 import logging
 from pathlib import Path
@@ -9,8 +12,9 @@ import msgspec
 from rollmake.core.errors import InputError
 from rollmake.core.progress import progress_line
 from rollmake.core.shards import shard_names
+from rollmake.edge.files import write_atomic
 from rollmake.edge.plan import read_plan
-from rollmake.edge.shard import Settling, open_shard
+from rollmake.edge.shard import SEALED_BY_HAND, Settling, open_shard
 
 HELP = "Publish the shards of a run as they are, without asking for what is owed."
 POSITIONAL = ("run",)
@@ -31,11 +35,13 @@ class Settings(Settling, frozen=True, kw_only=True):
 def run(files: Files, settings: Settings) -> None:
     """Publish every shard that is not published yet, or those that are named. Raises InputError for a shard unknown."""
     plan = files.run / "plan.json"
+    digest = read_plan(plan).digest.encode()
     for name in chosen_shards(plan, files.shard):
         output = files.run / "shards" / name / "rollouts.jsonl"
         if not files.shard and output.exists():
             continue
         with open_shard(plan, name, files.run / "journal", settings) as shard:
+            write_atomic(shard.folder / SEALED_BY_HAND, digest)
             shard.publish(output)
             log.info(progress_line(shard.figures(shard.end)))
 
