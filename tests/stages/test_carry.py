@@ -125,6 +125,16 @@ def test_the_job_says_what_it_keeps_and_what_it_sets_aside(half, capfd):
     assert half.run.collect("0000-of-0003") == 0
     said = capfd.readouterr().err
     assert "the plan changed: 28 rollouts and 0 failed attempts still fit and are kept, 4 rows no longer fit" in said
+    assert "0000-of-0003: 16 of 16 rollouts are kept, 0 to be asked for" in said
+
+
+def test_the_job_says_that_all_is_kept_if_a_plan_only_adds_to_the_one_before(half, capfd):
+    half.run.plan(half.rows, repeats=5, shards=3)
+    capfd.readouterr()
+    assert half.run.collect("0000-of-0003") == 0
+    said = capfd.readouterr().err
+    assert "everything that was collected still fits and is kept where it is" in said
+    assert "0000-of-0003: 16 of 20 rollouts are kept, 4 to be asked for" in said
 
 
 def test_a_published_shard_is_not_touched_by_a_carry(half):

@@ -64,6 +64,7 @@ def _carry(journals: Path, plan: Path) -> None:
         if not unchanged(moved, old) or (superseded.exists() and superseded.stat().st_size):
             _rebuild(journals, plan, moved, places(new))
             return
+        log.info("the plan changed: everything that was collected still fits and is kept where it is")
     _adopt(plan, journals)
 
 
@@ -98,8 +99,9 @@ def _build(target: Path, plan: Path, sources: Iterator[tuple[str, bytes, tuple]]
                 out.add(UNREADABLE, line)
     _adopt(plan, target)
     log.info(
-        "the plan changed: %d rollouts and %d failed attempts still fit and are kept, %d rows no longer fit and are set aside",
-        kept[ROLLOUTS], kept[FAILURES], kept[SUPERSEDED],
+        "the plan changed: %d rollouts and %d failed attempts still fit and are kept, "
+        "%d rows no longer fit and are set aside in %s",
+        kept[ROLLOUTS], kept[FAILURES], kept[SUPERSEDED], SUPERSEDED,
     )  # fmt: skip
 
 
