@@ -15,6 +15,7 @@ from rollmake.core.excerpts import (
     example,
     excerpt,
     failure,
+    one_line,
     question,
 )
 
@@ -34,6 +35,11 @@ JSON = st.recursive(
 def test_a_long_text_says_how_much_was_cut():
     assert excerpt("x" * 30, 10) == Excerpt("x" * 10, 20)
     assert excerpt("x" * 10, 10) == Excerpt("x" * 10, 0)
+
+
+def test_one_line_has_neither_ends_of_lines_nor_what_moves_a_terminal():
+    assert one_line("a\r\n\tb \x1b[2J\u202ec\x85d", 99) == "a b \\u001b[2J\\u202ec d"
+    assert one_line("x" * 30, 10) == "x" * 10
 
 
 @pytest.mark.parametrize(

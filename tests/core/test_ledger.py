@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollmake.core.ledger import Ledger, positions
+from rollmake.core.ledger import MOST_CLASSES, OTHERS, Ledger, positions
 from rollmake.core.outcome import Destination, Outcome
 from rollmake.core.settlement import KEY, failure_facts, success_facts
 
@@ -36,6 +36,27 @@ def test_attempts_terminal_rows_and_reuse_are_taken_from_the_sidecar():
     assert ledger.failed_by_class() == {"b": 1, "c": 1}
     assert ledger.to_dispatch().tolist() == [1, 3]
     assert of([key(0, 0)], failures, limit=2).to_dispatch().tolist() == [3]
+
+
+def test_ever_new_classes_are_counted_together_after_a_thousand():
+    count = MOST_CLASSES + 50
+    owed = pl.DataFrame([(task, 0) for task in range(count)], schema=KEY, orient="row")
+    failures = failure_facts([key(task, 0, f',"_ng_failure_class":"c{task}"') for task in range(40_000)])
+    read = Ledger(owed, success_facts([]), failures, 1)
+    told = Ledger(owed, success_facts([]), failure_facts([]), 1)
+    for task in range(count):
+        told.record(task, Outcome(Destination.SIDECAR, b"", f"c{task}"))
+    for ledger in (read, told):
+        classes = ledger.failed_by_class()
+        assert len(classes) == MOST_CLASSES + 1
+        assert (classes["c0"], classes[OTHERS]) == (1, 50)
+
+
+@pytest.mark.parametrize("index", [2**63 - 1, -1, -(2**63), 4])
+def test_keys_that_nobody_owes_are_passed_over_however_large(index):
+    ledger = of([key(0, index), key(index, 0), key(0, 2**70)], [key(1, index), key(2**70, 1)])
+    assert not ledger.done.any()
+    assert not ledger.attempts.any()
 
 
 def test_a_success_wins_over_failures_of_the_same_rollout():
@@ -78,6 +99,18 @@ def test_the_ledger_follows_what_happens(ledger):
     assert ledger.owed == 1
     assert ledger.gated.tolist() == [False, True, False, False]
     assert ledger.failed_by_class() == {"b": 1}
+
+
+@pytest.mark.parametrize("retries", [False, True])
+@pytest.mark.parametrize("name", ["timeout_exceeded", "skipped", "given_up", "", "[1]"])
+@pytest.mark.parametrize("flag", [False, True])
+def test_what_ends_the_tries_is_the_same_in_a_job_and_for_the_next_one(retries, name, flag):
+    told = Ledger(OWED, success_facts([]), failure_facts([]), 3, retry_terminal_timeouts=retries)
+    told.record(0, Outcome(Destination.SIDECAR, b"", name, flag))
+    line = key(0, 0, f',"_ng_failure_class":"{name}","_ng_failure_terminal":{str(flag).lower()}')
+    read = Ledger(OWED, success_facts([]), failure_facts([line], retries), 3, retry_terminal_timeouts=retries)
+    assert told.terminal.tolist() == read.terminal.tolist()
+    assert told.to_dispatch().tolist() == read.to_dispatch().tolist()
 
 
 def test_a_failure_below_the_limit_is_asked_again_and_a_terminal_one_is_not(ledger):

@@ -73,6 +73,18 @@ def test_failures_are_named_by_class_and_given_up_after_the_limit():
     assert "1 unnamed failure, 1 agent_run_error, 1 given up" in line
 
 
+def test_a_line_names_the_most_frequent_classes_and_nothing_that_breaks_it():
+    ledger, tally = shard(20)
+    for position in range(20):
+        name = "often" if position < 8 else f"rare {position}\n\x1b[2J" + "x" * 500
+        put(ledger, tally, position, Outcome(Destination.SIDECAR, b"", name))
+    line = progress_line(progress("s", ledger, tally, elapsed_s=1.0, state="running"))
+    assert "0 of 20 done, 8 often, 1 rare 10" in line
+    assert "8 of other classes" in line
+    assert line.isprintable()
+    assert len(line) < 800
+
+
 def test_unscored_rollouts_do_not_move_the_reward():
     ledger, tally = shard(2)
     put(ledger, tally, 0, stored(None))

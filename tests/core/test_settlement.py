@@ -33,6 +33,39 @@ def test_lines_without_identity_or_unreadable_say_nothing():
     assert failure_facts(lines).rows() == [(0, 0, "None", False, False, None)]
 
 
+@pytest.mark.parametrize(
+    ("rest", "seconds"),
+    [
+        ("", None),
+        (',"elapsed_seconds":3', 3.0),
+        (',"elapsed_seconds":"2.5","response":{"metadata":{"elapsed_seconds":9}}', 2.5),
+        (',"elapsed_seconds":-1,"response":{"metadata":{"elapsed_seconds":"9"}}', 9.0),
+        (',"response":{"metadata":{"elapsed_seconds":4},"output":[1,{"a":"é"}]}', 4.0),
+        (',"response":{"metadata":null,"output":"elapsed_seconds"}', None),
+        (',"response":"elapsed_seconds"', None),
+        (',"response":null,"elapsed_seconds":null', None),
+        (',"response":["elapsed_seconds"],"elapsed_seconds":[1]', None),
+    ],
+)
+def test_how_long_a_failed_rollout_took_is_found_where_servers_write_it(rest, seconds):
+    assert failure_facts([key(0, 0, rest)])["elapsed_s"].to_list() == [seconds]
+
+
+def test_whatever_stands_in_a_field_of_a_failure_is_read():
+    odd = ',"_ng_failure_class":{"a":[1]},"_ng_failure_terminal":"yes","reuse_cached_deliverable":[]'
+    assert failure_facts([key(1, 2, odd), key(2**70, 0), key(-1, 0)]).rows() == [
+        (1, 2, "{'a': [1]}", True, False, None),
+        (-1, 0, "None", False, False, None),
+    ]
+    assert success_facts([key(2**70, 0), key(0, -(2**70)), key(1, 1)]).rows() == [(1, 1, None, False)]
+
+
+@pytest.mark.parametrize("retry", [False, True])
+def test_a_class_that_is_no_text_is_no_class_that_is_retried(retry):
+    lines = [key(0, 0, ',"_ng_failure_class":["timeout_exceeded"],"_ng_failure_terminal":true')]
+    assert failure_facts(lines, retry)["terminal"].to_list() == [True]
+
+
 def test_skipped_is_terminal_only_by_its_flag_unless_timeouts_are_retried():
     assert not is_terminal({"_ng_failure_class": "skipped"})
     assert is_terminal({"_ng_failure_class": "skipped"}, retry_terminal_timeouts=True)

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollmake.core.status import HEADERS, SILENCE_S, Found, ShardStatus, cells, covered, shard_status, table, total
+from rollmake.core.status import (
+    HEADERS,
+    SILENCE_S,
+    Found,
+    ShardStatus,
+    cells,
+    covered,
+    screen,
+    shard_status,
+    table,
+    total,
+)
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -124,6 +135,37 @@ def test_the_columns_stand_in_line_and_nothing_is_cut():
     }
     assert ends == {lines[0].index("rollouts") + 8, lines[0].index("rollouts") + 9}
     assert not any(line.endswith(" ") for line in lines)
+
+
+def many(count, sealed):
+    """So many shards, the first of them sealed."""
+    names = [f"{number:04d}-of-{count:04d}" for number in range(count)]
+    return [shard_status(Found(name=name, planned=10, sealed=name in names[:sealed]), NOW) for name in names]
+
+
+@pytest.mark.parametrize("columns", [200, 80, 60, 40, 20, 1])
+@pytest.mark.parametrize("count", [1, 5, 500])
+def test_on_a_terminal_nothing_is_wider_or_longer_than_it(columns, count):
+    shards = [*many(count, count // 2), status(progress=progress(failed_by_class={"agent_run_error": 12345}))]
+    lines = screen(shards, columns, 24)
+    assert len(lines) <= 23
+    assert max(map(len, lines)) <= columns
+
+
+def test_a_narrow_terminal_keeps_what_matters_most():
+    shards = [status(progress=progress(failed_by_class={"agent_run_error": 12345}))]
+    assert screen(shards, 300, 24) == table(shards)
+    assert " ".join(screen(shards, 80, 24)[0].split()) == "shard state done owed given up left failed, by class"
+    assert screen(shards, 80, 24)[1].endswith("agent_run_error 12,3…")
+    assert screen(shards, 40, 24)[0].split() == ["shard", "state", "done", "owed"]
+
+
+def test_a_short_terminal_keeps_the_shards_that_are_not_sealed_and_says_how_many_are_left_out():
+    lines = screen(many(50, 45), 80, 10)
+    assert [line.split()[0] for line in lines[1:6]] == [f"{number:04d}-of-0050" for number in range(45, 50)]
+    assert lines[-2] == "… 44 more shards"
+    assert lines[-1].startswith("all 50")
+    assert len(lines) == 9
 
 
 def test_cells_follow_the_headers():

@@ -8,11 +8,12 @@ import polars as pl
 import pytest
 
 from rollmake.core.deadline import Deadline
+from rollmake.core.errors import DataError
 from rollmake.core.ledger import Ledger
 from rollmake.core.outcome import Answered, Broken, Destination, NeverSent
 from rollmake.core.settlement import KEY, failure_facts, success_facts
 from rollmake.core.tally import Tally
-from rollmake.edge.engine import Engine, Limits, unknown_servers
+from rollmake.edge.engine import MOST_KINDS, Engine, Limits, unknown_servers
 from rollmake.edge.gate import Gate
 from rollmake.edge.journal import DiskFullError
 from rollmake.edge.shard_work import ShardWork
@@ -151,6 +152,20 @@ async def test_failures_go_to_the_sidecar_and_are_tried_again_up_to_the_limit():
     assert bench.ledger.owed == 0
 
 
+async def test_what_a_failed_attempt_left_behind_is_reused_by_the_next_in_the_same_job():
+    failed = Answered(200, b'{"_ng_failure_class":"judge_failed","reuse_cached_deliverable":true}')
+    bench = Bench(1, {0: [failed]})
+    reply, sent = bench.send, []
+
+    async def send(name, body):
+        sent.append(json.loads(body).get("reuse_cached_deliverable"))
+        return await reply(name, body)
+
+    bench.engine._send = send
+    await bench.engine.run()
+    assert sent == [None, True]
+
+
 async def test_earlier_attempts_count():
     bench = Bench(
         1,
@@ -212,6 +227,28 @@ async def test_a_server_that_only_says_gateway_statuses_and_is_not_well_is_an_ou
     assert "did not answer for 60 s (status 503" in bench.gate.gave_up
 
 
+async def test_an_outage_of_a_minute_in_the_middle_costs_the_requests_that_were_in_flight_and_no_more():
+    bench = Bench(60, parallel=4)
+    reply = bench.send
+
+    async def send(name, body):
+        if len(bench.asked) < 20 or bench.now >= 60:
+            bench.now += 0.1
+            return await reply(name, body)
+        bench.down = True
+        return NeverSent("Refused", "no")
+
+    async def probe():
+        return bench.now >= 60
+
+    bench.engine._send, bench.gate._probe = send, probe
+    await bench.engine.run()
+    assert bench.down
+    assert 60 <= bench.now < 90, "within seconds after the server is back"
+    assert len(bench.asked) == len(bench.store.of(Destination.ROLLOUTS)) == 60
+    assert bench.store.of(Destination.SIDECAR) == []
+
+
 async def test_an_outage_behind_a_gateway_ends_when_the_server_is_well_again():
     bench = Bench(2, {0: [Answered(502, b"")] * 4}, retries=2, parallel=1)
     bench.up = False
@@ -231,7 +268,32 @@ async def test_the_first_failure_of_each_kind_is_logged_with_what_the_server_sai
     bench = Bench(5, {task: [Answered(500, b'"wrong key"\n')] for task in range(5)}, limit=1)
     await bench.engine.run()
     said = [record.getMessage() for record in caplog.records if "status 500" in record.getMessage()]
-    assert said == ['status 500 from http://s: class agent_run_error; it said: "wrong key"']
+    assert said == [
+        'status 500 from http://s: class agent_run_error; it said: "wrong key"',
+        "status 500 from http://s: 5 times in all",
+    ]
+
+
+async def test_failures_of_one_kind_are_counted_together_whatever_they_say(caplog):
+    broken = {task: [Broken("ClientPayloadError", f"got {task} bytes\n\x1b[31m")] for task in range(3)}
+    garbage = {task: [Answered(200, b"<html>%d" % task)] for task in range(3, 6)}
+    bench = Bench(9, broken | garbage | {7: [Answered(429, b"slow", "0")]}, limit=1)
+    await bench.engine.run()
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("ClientPayloadError" in text for text in said) == 2
+    assert [text for text in said if "got" in text] == [
+        "ClientPayloadError: got 0 bytes \\u001b[31m from http://s: class agent_request_failed"
+    ]
+    assert "ClientPayloadError from http://s: 3 times in all" in said
+    assert "JSONDecodeError from http://s: 3 times in all" in said
+    assert any(text.startswith("JSONDecodeError: the reply is no JSON") and "<html>3" in text for text in said)
+    assert sum("status 429" in text for text in said) == 1, "what came once is not summed up"
+
+
+async def test_a_server_with_ever_new_kinds_of_failures_does_not_fill_log_and_memory(caplog):
+    bench = Bench(300, {task: [Broken(f"Error{task}", "x")] for task in range(0, 300, 2)}, limit=1, parallel=1)
+    await bench.engine.run()
+    assert sum("class agent_request_failed" in record.getMessage() for record in caplog.records) == MOST_KINDS
 
 
 async def test_stopping_starts_nothing_new_and_lets_what_is_in_flight_end():
@@ -321,6 +383,107 @@ async def test_what_is_in_flight_when_the_budget_ends_is_waited_for():
     assert {row["_ng_task_index"] for row in bench.store.of(Destination.ROLLOUTS)} == {0, 1}
 
 
+class Closed(Bench):
+    """A bench whose server is down and whose gate waits for ever."""
+
+    def __init__(self, count, **options):
+        super().__init__(count, {task: [NeverSent("Refused", "no")] * 9 for task in range(count)}, **options)
+        self.up = False
+        self.waiting = asyncio.Event()
+
+    async def sleep(self, seconds):
+        self.waiting.set()
+        await asyncio.Event().wait()
+
+
+async def test_who_waits_for_a_server_is_called_back_when_the_engine_is_stopped():
+    bench = Closed(3, grace_s=3600)
+    running = asyncio.create_task(bench.engine.run())
+    await bench.waiting.wait()
+    bench.engine.stop("received SIGTERM")
+    await asyncio.wait_for(running, 30)
+    assert (bench.ledger.owed, bench.store.kept) == (3, [])
+
+
+async def test_who_waits_for_a_server_is_called_back_when_the_budget_ends(monkeypatch):
+    monkeypatch.setattr("rollmake.edge.engine.WATCH_S", 0.001)
+    bench = Closed(3, budget=100.0)
+    running = asyncio.create_task(bench.engine.run())
+    await bench.waiting.wait()
+    bench.now = 101.0
+    await asyncio.wait_for(running, 30)
+    assert (bench.ledger.owed, bench.gate.gave_up) == (3, None)
+    assert "dispatch_budget_s" in bench.engine.stopped_by
+
+
+async def test_who_is_held_back_by_a_gateway_is_called_back_too():
+    bench = Closed(1, grace_s=3600)
+    bench.script = {0: [Answered(503, b"", "600")]}
+    running = asyncio.create_task(bench.engine.run())
+    await bench.waiting.wait()
+    bench.engine.stop("received SIGUSR1")
+    await asyncio.wait_for(running, 30)
+    assert (bench.asked, bench.ledger.owed, bench.store.kept) == ([(0, 0)], 1, [])
+
+
+async def test_a_brown_out_does_not_close_the_gate_whatever_the_server_says_of_its_health():
+    """Every fifth row is refused with 503 for ever, the others are answered."""
+    sick = {task: [Answered(503, b"no")] * 99 for task in range(0, 50, 5)}
+    bench = Bench(50, sick, limit=1, retries=1, parallel=8)
+    bench.up = False
+    await bench.engine.run()
+    assert bench.gate.gave_up is None
+    assert len(bench.store.of(Destination.ROLLOUTS)) == 40
+    assert len(bench.store.of(Destination.SIDECAR)) == 10
+
+
+class TwoServers(Bench):
+    """Even rows are those of server `s`, odd ones those of `t`, which takes nothing until all the others are stored."""
+
+    def __init__(self, count, *, comes_back, **options):
+        super().__init__(count, **options)
+        self.comes_back = comes_back
+        patience_s = 1e9 if comes_back else 60
+        self.rows.server = lambda position: "st"[position % 2]
+        self.other = Gate("http://t", self.other_up, patience_s=patience_s, clock=lambda: self.now, sleep=self.sleep)
+        self.engine._gates = {"s": self.gate, "t": self.other}
+
+    async def other_up(self):
+        return self.comes_back and len(self.store.kept) >= self.rows.count // 2
+
+    async def send(self, name, body):
+        if name == "t" and not await self.other_up():
+            return NeverSent("Refused", "no")
+        return await super().send(name, body)
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_while_one_server_is_waited_for_the_others_go_on(comes_back):
+    bench = TwoServers(400, parallel=8, comes_back=comes_back)
+    await bench.engine.run()
+    stored = [row["_ng_task_index"] for row in bench.store.of(Destination.ROLLOUTS)]
+    assert sorted(stored[:200]) == list(range(0, 400, 2)), "all of the other server's, before any of this one's"
+    assert sorted(stored[200:]) == (list(range(1, 400, 2)) if comes_back else [])
+    assert bench.ledger.owed == (0 if comes_back else 200)
+    assert bool(bench.other.gave_up) is not comes_back
+    assert bench.store.of(Destination.SIDECAR) == []
+
+
+async def test_rows_that_break_among_rows_that_are_answered_do_not_close_the_gate():
+    breaking = {task: [Broken("Reset", "gone")] * 9 for task in range(0, 60, 3)}
+    bench = Bench(60, breaking, limit=2, parallel=4)
+    bench.probes = 0
+
+    async def probe():
+        bench.probes += 1
+        return True
+
+    bench.gate._probe = probe
+    await bench.engine.run()
+    assert len(bench.store.of(Destination.ROLLOUTS)) == 40
+    assert (bench.ledger.owed, bench.gate.gave_up) == (0, None)
+
+
 async def test_an_outage_of_a_server_that_breaks_every_exchange_spends_few_attempts():
     bench = Bench(100, {task: [Broken("Reset", "gone")] * 10 for task in range(100)}, parallel=4)
     await bench.engine.run()
@@ -352,6 +515,15 @@ async def test_a_typed_row_is_sent_as_an_episode_and_stored_as_its_result():
     assert bench.store.of(Destination.SIDECAR)[0]["_ng_failure_class"] == "environment_server_failed"
     [stored] = bench.store.of(Destination.ROLLOUTS)
     assert (stored["reward"], stored["_ng_task_id"], stored["_ng_attempt_index"]) == (0.5, identity, 1)
+
+
+@pytest.mark.parametrize("line", [b'{"_ng_task_index":0', b"[1]", b'{"_ng_rollout_index":0}', b"\xff"])
+async def test_a_materialized_row_that_is_none_is_named_and_nothing_is_sent_for_it(line):
+    bench = Bench(1)
+    bench.rows.line = lambda position: line
+    with pytest.raises(DataError, match=r"no row with indices.*materialize again"):
+        await bench.engine.run()
+    assert bench.asked == []
 
 
 async def test_a_defect_of_ours_ends_the_run_loudly():

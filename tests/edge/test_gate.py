@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from rollmake.edge.gate import BROKEN_LIMIT, Gate
+from rollmake.edge.gate import BROKEN_LIMIT, OUTAGES, Gate
 
 
 class World:
@@ -73,6 +73,48 @@ async def test_a_server_that_only_takes_connections_does_not_reset_the_patience(
         rounds += 1
         assert rounds < 1000
     assert world.now >= 130
+
+
+async def test_an_outage_after_rollouts_that_take_long_is_waited_for_anew():
+    """No answer came between two outages, but a request was in flight long enough to show that the server took it."""
+    world = World(comes_up_at=150)
+    waited = gate(world, patience_s=60)
+    waited.trip("refused")
+    assert await waited.admitted()
+    assert world.now >= 150
+    await asyncio.sleep(0.01)  # The trial lasts, and everybody is let in.
+    assert waited.open
+    world.now += 3600
+    world.comes_up_at = world.now + 50
+    waited.trip("refused")
+    assert await waited.admitted()
+    assert waited.gave_up is None
+
+
+async def test_outages_without_any_answer_between_them_are_not_waited_for_for_ever():
+    world = World(up=True)
+    looping = gate(world, patience_s=60)
+    outages = 0
+    while await looping.admitted():
+        await asyncio.sleep(0.01)
+        world.now += 30
+        looping.trip("reset")
+        outages += 1
+        assert outages < 100
+    assert OUTAGES < outages < OUTAGES + 4
+
+
+async def test_a_gate_is_open_unless_it_is_slowed_down_or_closed():
+    world = World()
+    one = gate(world)
+    assert one.open
+    one.slow_down(3)
+    assert not one.open
+    world.now += 3
+    assert one.open
+    one.trip("refused")
+    assert not one.open
+    await one.close()
 
 
 async def test_an_answer_starts_the_patience_anew():

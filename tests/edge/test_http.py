@@ -1,14 +1,17 @@
 """What an exchange says of a request: never sent, broken, or answered. Real sockets on loopback."""
 
 import asyncio
+import gzip
+import random
 import resource
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from aiohttp import web
 from yarl import URL
 
+from rollmake.core.backoff import retry_after_s
 from rollmake.core.errors import InputError
 from rollmake.core.outcome import Answered, Broken, NeverSent
 from rollmake.edge import http
@@ -76,6 +79,105 @@ async def test_a_reply_that_is_cut_may_have_been_delivered(data, status):
     assert isinstance(result, Broken)
     assert result.status == status
     assert result.message
+
+
+LINES = [b"200 OK", b"500 Oops", b"204 No", b"304 No", b"101 Sw", b"302 Found", b"999 X", b"20000 X", b"-1 x", b"200 \xff",
+         b"200", b"100 Continue\r\n\r\nHTTP/1.1 200 OK"]  # fmt: skip
+HEADS = [b"Content-Length: 14", b"Content-Length: -1", b"Content-Length: 5\r\nContent-Length: 7",
+         b"Content-Length: 9" + b"9" * 30, b"Transfer-Encoding: chunked", b"Content-Encoding: gzip", b"Content-Encoding: deflate",
+         b"Content-Encoding: no",
+         b"Connection: upgrade\r\nUpgrade: websocket", b"Content-Type: a; charset=\xff", b"Retry-After: \xff", b"no header",
+         b"Set-Cookie: \1=\2", b"Location: http://[::bad", b": empty", b"X:\r\n folded", b"X: " + b"y" * 9000]  # fmt: skip
+BODIES = [b'{"reward":1.0}', gzip.compress(b'{"reward":1}'), gzip.compress(bytes(1 << 22)), b"5\r\nhello\r\n0\r\n\r\n",
+          b"f" * 20 + b"\r\nx", b"-1\r\n", b"5;e=\xff\r\nhello\r\n0\r\nX: y\r\n\r\n", b"", bytes(range(256))]  # fmt: skip
+
+
+async def test_no_reply_however_broken_is_more_than_answered_or_broken():
+    chance = random.Random(4)
+    hostile = b""
+
+    async def reply(writer):
+        cut = chance.randrange(len(hostile) + 1)
+        writer.write(hostile[:cut])
+        await asyncio.sleep(0)
+        writer.write(hostile[cut:])
+        if chance.random() < 0.2:
+            writer.transport.abort()
+
+    async with raw_server(reply) as url, http.client(4, connect_timeout_s=2.0) as session:
+        for _ in range(400):
+            heads = b"".join(chance.choice(HEADS) + b"\r\n" for _ in range(chance.randrange(3)))
+            hostile = b"HTTP/1.1 " + chance.choice(LINES) + b"\r\n" + heads + b"\r\n" + chance.choice(BODIES)
+            at = chance.randrange(len(hostile))
+            if chance.random() < 0.3:
+                hostile = hostile[:at] + chance.randbytes(2) + hostile[at + 1 :]
+            answer = await http.exchange(session, URL(f"{url}/run"), b"{}", timeout_s=1.0, max_bytes=1 << 20)
+            assert isinstance(answer, (Answered, Broken)), hostile
+            if isinstance(answer, Answered):
+                assert len(answer.body) <= 1 << 20
+                assert retry_after_s(answer.retry_after) is None
+
+
+async def test_a_reply_that_grows_when_it_is_unpacked_is_too_large_by_what_it_holds():
+    packed = gzip.compress(bytes(3 << 20))
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    async with raw_server(says(head + packed)) as url:
+        assert (await post(url)).kind == "ResponseTooLarge"
+        assert await post(url, max_bytes=3 << 20) == Answered(200, bytes(3 << 20))
+
+
+@asynccontextmanager
+async def keeping_server(after):
+    """Replies to every request on a connection with its number, then does `after(writer)`."""
+
+    async def serve(reader, writer):
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                number = await reader.readexactly(1)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + number)
+                await after(writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/run")
+
+
+async def replies(url, count, pause_s=0.0):
+    """What is answered to requests with the numbers from 0, one after another."""
+    found = []
+    async with http.client(1, connect_timeout_s=2.0) as session:
+        for number in range(count):
+            found.append(await http.exchange(session, url, b"%d" % number, timeout_s=5.0, max_bytes=9))
+            await asyncio.sleep(pause_s)
+    return found
+
+
+async def test_a_server_that_closes_connections_without_saying_so_costs_no_attempt():
+    async def close(writer):
+        writer.close()
+
+    async with keeping_server(close) as url:
+        assert await replies(url, 9) == [Answered(200, b"%d" % number) for number in range(9)]
+
+
+async def test_a_reply_that_nobody_asked_for_is_not_taken_for_the_next_one():
+    async def once_more(writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
+
+    async with keeping_server(once_more) as url:
+        assert await replies(url, 9, pause_s=0.01) == [Answered(200, b"%d" % number) for number in range(9)]
+
+
+async def test_an_undisturbed_connection_is_used_again():
+    made = set()
+
+    async def note(writer):
+        made.add(writer)
+
+    async with keeping_server(note) as url:
+        await replies(url, 9)
+    assert len(made) == 1
 
 
 async def test_a_reset_after_sending_may_have_been_delivered():

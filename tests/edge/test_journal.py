@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from rollmake.core.errors import OwedError
 from rollmake.core.outcome import Destination
 from rollmake.edge.journal import DiskFullError, Journal, lines
 
@@ -91,6 +92,20 @@ def test_publishing_twice_replaces(tmp_path):
     assert (tmp_path / "rollouts.jsonl").read_bytes() == b'{"a":1}\n'
     assert (tmp_path / "rollouts_failures.jsonl").read_bytes() == b""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["j", "rollouts.jsonl", "rollouts_failures.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "change", [lambda path: os.truncate(path, 0), lambda path: path.write_bytes(b"x" * 99), os.unlink]
+)
+def test_a_journal_that_somebody_else_changed_is_not_published(tmp_path, change):
+    journal = Journal(tmp_path / "j")
+    journal.append(ROLLOUTS, b'{"a":1}')
+    change(journal.rollouts)
+    journal.append(ROLLOUTS, b'{"a":2}')
+    journal.close()
+    with pytest.raises(OwedError, match=r"something else changed it. Run the stage again"):
+        journal.publish(tmp_path / "out" / "rollouts.jsonl")
+    assert not (tmp_path / "out").exists()
 
 
 def test_publishing_copies_where_there_are_no_hard_links(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 `python -m helpers.chaos ADDRESS_FILE LOG` writes its address to ADDRESS_FILE. A row's `behave` is a list with one word an
 attempt (`ok` once it is used up):
-`ok`, `slow:SECONDS`, a status like `500` or `503`, `class:NAME`, `terminal`, `no_persist`,
+`ok`, `slow:SECONDS`, a status like `500` or `503`, `class:NAME`, `terminal`, `late`, `no_persist`,
 `reset`, `cut`, `garbage`, `nan`, `list`, `empty`, `text`, `null`, `masked`, `huge`, `newline`, `reserved`, `duplicate`.
 Words joined by `+` are done one after the other: `slow:0.1+500`.
 Log lines: {"event": "arrived" or "answered", "task", "rollout", "attempt", "salt" (of the row), "word", "body" (of what
@@ -79,6 +79,7 @@ BODIES = {
     "duplicate": lambda reply: json.dumps(reply)[:-1] + ', "mask_sample": false}',
     "no_persist": lambda reply: json.dumps({**reply, "_ng_no_persist": True}),
     "terminal": lambda reply: json.dumps({"_ng_failure_class": "given_up", "_ng_failure_terminal": True}),
+    "late": lambda reply: json.dumps({"_ng_failure_class": "timeout_exceeded", "_ng_failure_terminal": True}),
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from rollmake.core.coverage import coverage, states
+from rollmake.core.imputation import FAILED
 from rollmake.core.latency import LatencySummary
 from rollmake.core.shards import shard_names
 
@@ -154,13 +155,14 @@ def _coverage(tasks, repeats, rewards, classes):
     keys = {"server": pl.String, "task": pl.Int64, "rollout": pl.Int64}
     owed = [(SERVER, task, rollout, "quiz") for task in range(tasks) for rollout in range(repeats)]
     stored = [(SERVER, *key, False, True) for key in rewards]
-    failures = [(SERVER, *key, name, False) for key, name in classes.items()]
+    failures = [(SERVER, *key, name, False, 1, True) for key, name in classes.items()]
     return coverage(
         states(
             pl.DataFrame(owed, schema=keys | {"agent": pl.String}, orient="row"),
             pl.DataFrame(stored, schema=keys | {"masked": pl.Boolean, "numeric": pl.Boolean}, orient="row"),
-            pl.DataFrame(failures, schema=keys | {"failure_class": pl.String, "numeric": pl.Boolean}, orient="row"),
-        )
+            pl.DataFrame(failures, schema=FAILED, orient="row"),
+        ),
+        max_attempts=3,
     )
 
 

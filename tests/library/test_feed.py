@@ -271,6 +271,26 @@ async def test_an_error_of_the_consumer_and_its_cancellation_end_it_too():
     assert asyncio.all_tasks() == before
 
 
+async def test_nothing_is_left_of_a_call_that_ended_or_was_given_up_while_a_server_was_down():
+    before = asyncio.all_tasks()
+    async for _ in Bench(numbered(3)).rollouts():
+        pass
+    assert asyncio.all_tasks() == before
+    bench = Bench(numbered(8), {task: [NeverSent("Refused", "no")] * 9 for task in range(1, 8)})
+    waiting = asyncio.Event()
+
+    async def sleep(seconds):
+        waiting.set()
+        await asyncio.Event().wait()
+
+    bench.sleep = sleep
+    rollouts = bench.rollouts()
+    await anext(rollouts)
+    await waiting.wait()
+    await rollouts.aclose()
+    assert asyncio.all_tasks() == before
+
+
 async def test_closing_while_a_server_is_down_ends_its_probing():
     bench = Bench(numbered(2), {0: [NeverSent("Refused", "no")]}, num_samples_in_parallel=1)
     bench.sleep = lambda seconds: hang()

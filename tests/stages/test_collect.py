@@ -112,6 +112,18 @@ def test_failures_are_tried_again_in_the_same_job_with_their_attempt_number(tmp_
     assert [r["_ng_attempt_index"] for r in run.rollouts()] == [2]
 
 
+def test_a_timeout_that_is_to_be_retried_is_retried_in_the_same_job_whatever_its_flag_says(tmp_path, server):
+    run = Run(tmp_path, server.address, [row(["late", "ok"], 1)])
+    assert run.collect(retry_terminal_timeouts="true") == 0
+    assert [r["_ng_failure_class"] for r in run.failures()] == ["timeout_exceeded"]
+    assert [r["_ng_attempt_index"] for r in run.rollouts()] == [1]
+
+
+def test_once_everything_is_answered_ctrl_c_is_no_longer_kept_from_the_process(tmp_path, server):
+    assert Run(tmp_path, server.address, [row()]).collect() == 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_a_row_out_of_attempts_is_given_up_and_more_attempts_take_it_up_again(tmp_path, server):
     run = Run(tmp_path, server.address, [row(["500"] * 3, 1)])
     assert run.collect(max_attempts=2) == 0
@@ -276,6 +288,29 @@ def statuses_of(run, folder):
         assert (status.state, status.done) == ("sealed", 12)
         assert status.age_s >= 0
     return [status]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_while_the_servers_are_waited_for_ends_the_job_in_good_order(tmp_path, server, number):
+    run = Run(tmp_path, server.address, [row()])
+    run.environment = json.dumps({"head_server": "http://127.0.0.1:9"})
+    collector = run.start()
+    try:
+        said = next(line for line in collector.stderr if "waiting for it" in line)
+        collector.send_signal(number)
+        said = collector.communicate(timeout=60)[1]
+    finally:
+        collector.kill()
+    assert collector.returncode == 75, said
+    assert f"received {number.name} before anything was asked" in said
+    assert "Traceback" not in said
+
+
+def test_the_budget_runs_while_the_servers_are_waited_for(tmp_path, server, capfd):
+    run = Run(tmp_path, server.address, [row()])
+    run.environment = json.dumps({"head_server": "http://127.0.0.1:9"})
+    assert run.collect(dispatch_budget_s=0.2, outage_patience_s=3600) == 75
+    assert "no answer" in capfd.readouterr().err
 
 
 def test_two_collectors_take_turns_and_ask_nothing_twice(tmp_path, server):

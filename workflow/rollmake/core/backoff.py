@@ -22,7 +22,7 @@ def retry_after_s(header: str | None, now: datetime | None = None) -> float | No
         pass
     try:
         when = parsedate_to_datetime(header)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)

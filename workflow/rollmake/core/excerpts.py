@@ -62,6 +62,11 @@ def harmless(text: str) -> str:
     return HOSTILE.sub(lambda match: f"\\u{ord(match[0]):04x}", NEWLINES.sub("\n", text))
 
 
+def one_line(text: str, limit: int) -> str:
+    """The first `limit` characters of `text` in one harmless line."""
+    return harmless(" ".join(text[:limit].split()))
+
+
 def example(record: Mapping[str, Any], row: Mapping[str, Any]) -> Example:
     """A rollout record as a reader sees it; `row` is its materialized input, if the record tells no question."""
     reward = record.get(contract.REWARD)

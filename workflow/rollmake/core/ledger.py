@@ -1,13 +1,15 @@
 """The standing of every rollout of a shard while it is collected: a few bytes each, whatever the replies weigh."""
 
-from collections import Counter
-
 import numpy as np
 import polars as pl
 
 from rollmake.core.outcome import Destination, Outcome
+from rollmake.core.settlement import ends_tries, given_up
 
 KEY = ["task", "rollout"]
+# Classes of failures that are counted apart; a server that names ever new ones must not fill the memory.
+MOST_CLASSES = 1000
+OTHERS = "(other classes)"
 
 
 class Ledger:
@@ -26,8 +28,10 @@ class Ledger:
         limit: int,
         *,
         longest_first: bool = False,
+        retry_terminal_timeouts: bool = False,
     ) -> None:
         self.limit = limit
+        self._retries_timeouts = retry_terminal_timeouts
         self.done = np.zeros(len(owed), dtype=bool)
         self.terminal = np.zeros(len(owed), dtype=bool)
         self.reuse = np.zeros(len(owed), dtype=bool)
@@ -49,8 +53,8 @@ class Ledger:
         np.add.at(self.attempts, places, 1)
         self.terminal[places[failures["terminal"].to_numpy()]] = True
         self.reuse[places[failures["reuse"].to_numpy()]] = True
-        for place, name in zip(places.tolist(), failures["failure_class"], strict=True):
-            self._last[place] = self._class_id(name)
+        ids = {name: self._class_id(name) for name in failures["failure_class"].unique(maintain_order=True)}
+        self._last[places] = failures["failure_class"].replace_strict(ids, return_dtype=pl.Int16).to_numpy()
         if longest_first:
             elapsed = np.full(len(self), -1.0)
             np.maximum.at(elapsed, places, failures["elapsed_s"].fill_null(-1.0).to_numpy())
@@ -67,7 +71,7 @@ class Ledger:
     @property
     def gated(self) -> np.ndarray:
         """Whether each rollout has failed for good: terminal, or out of attempts."""
-        return ~self.done & (self.terminal | (self.attempts >= self.limit))
+        return given_up(self.done, self.terminal, self.attempts, self.limit)
 
     @property
     def owed(self) -> int:
@@ -86,18 +90,21 @@ class Ledger:
                 self.done[position] = True
             case Destination.SIDECAR:
                 self.attempts[position] += 1
-                self.terminal[position] |= outcome.terminal
+                ends = ends_tries(outcome.failure_class, outcome.terminal, self._retries_timeouts)
+                self.terminal[position] |= ends
+                self.reuse[position] |= outcome.reuse
                 self._last[position] = self._class_id(str(outcome.failure_class))
             case Destination.NOWHERE:
                 self.unstored[position] = True
 
     def failed_by_class(self) -> dict[str, int]:
         """Rollouts without a success that were tried, by the class of their last attempt."""
-        ids = self._last[~self.done & (self._last >= 0)]
-        counts = Counter(self._classes[i] for i in ids)
-        return dict(sorted(counts.items()))
+        counts = np.bincount(self._last[~self.done & (self._last >= 0)], minlength=len(self._classes)).tolist()
+        return {name: count for name, count in sorted(zip(self._classes, counts, strict=True)) if count}
 
     def _class_id(self, name: str) -> int:
+        if name not in self._class_ids and len(self._classes) >= MOST_CLASSES:
+            name = OTHERS
         if name not in self._class_ids:
             self._class_ids[name] = len(self._classes)
             self._classes.append(name)
@@ -106,12 +113,14 @@ class Ledger:
 
 def positions(owed: pl.DataFrame, keys: pl.DataFrame) -> np.ndarray:
     """Where each of `keys` stands in `owed` (both with task and rollout), -1 for one that it does not have."""
-    tasks, span = owed["task"].to_numpy(), int(max(owed["rollout"].max() or 0, keys["rollout"].max() or 0)) + 1
+    tasks, span = owed["task"].to_numpy(), int(owed["rollout"].max() or 0) + 1
     known = np.unique(tasks)
     place = np.searchsorted(known, keys["task"].to_numpy()).clip(max=max(len(known) - 1, 0))
     found = known[place] == keys["task"].to_numpy() if len(known) else np.zeros(len(keys), dtype=bool)
     mine = np.searchsorted(known, tasks) * span + owed["rollout"].to_numpy()
-    theirs = place * span + keys["rollout"].to_numpy()
+    rollouts = keys["rollout"].to_numpy()
+    found &= (rollouts >= 0) & (rollouts < span)
+    theirs = place * span + np.where(found, rollouts, 0)
     order = np.argsort(mine, kind="stable")
     at = np.searchsorted(mine, theirs, sorter=order).clip(max=max(len(mine) - 1, 0))
     if len(mine):

@@ -56,19 +56,6 @@ class NeverSent(msgspec.Struct, frozen=True):
 Exchange = Answered | Broken | NeverSent
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What to store: one line without its newline, and where. `failure_class` is None unless it is the sidecar."""
-
-    destination: Destination
-    line: bytes = b""
-    failure_class: str | None = None
-    terminal: bool = False
-    reward: float | None = None
-    masked: bool = False
-    # The framework says so, not the server: no usable result came back.
-    infrastructure: bool = False
-
-
 class Failed(msgspec.Struct, frozen=True):
     """No usable result came back: kind of the error, what happened, and HTTP status and body of the error if known."""
 
@@ -76,6 +63,16 @@ class Failed(msgspec.Struct, frozen=True):
     message: str
     status: int | None = None
     body: str | None = None
+
+    @property
+    def cause(self) -> str:
+        """What kind of failure it is, in a word or two that others of its kind share."""
+        return self.kind if self.status is None or 200 <= self.status < 300 else f"status {self.status}"
+
+    @property
+    def text(self) -> str:
+        """The same with what happened, where the kind alone does not say it."""
+        return f"{self.kind}: {self.message}" if self.cause == self.kind else self.cause
 
     @property
     def failure_class(self) -> str:
@@ -94,6 +91,26 @@ class Failed(msgspec.Struct, frozen=True):
         }
 
 
+class Outcome(msgspec.Struct, frozen=True):
+    """What to store: one line without its newline, and where. `failure_class` is None unless it is the sidecar."""
+
+    destination: Destination
+    line: bytes = b""
+    failure_class: str | None = None
+    terminal: bool = False
+    # A later attempt at it may use what this one left behind.
+    reuse: bool = False
+    reward: float | None = None
+    masked: bool = False
+    # Why there is no usable result, if the framework says so and not the server.
+    failed: Failed | None = None
+
+    @property
+    def infrastructure(self) -> bool:
+        """Whether no usable result came back."""
+        return self.failed is not None
+
+
 def stamps(row: Mapping[str, Any]) -> dict[str, Any]:
     """The framework's keys of a dispatched row, in the order in which a record carries them."""
     return {key: row[key] for key in STAMPS if key in row}
@@ -104,7 +121,7 @@ def outcome(exchange: Answered | Broken, row: Mapping[str, Any]) -> Outcome:
     found = reading(exchange, row)
     if isinstance(found, Failed):
         line = orjson.dumps({**found.fields, **stamps(row)})
-        return Outcome(Destination.SIDECAR, line, found.failure_class, infrastructure=True)
+        return Outcome(Destination.SIDECAR, line, found.failure_class, failed=found)
     return _record(*found, row)
 
 
@@ -166,7 +183,8 @@ def _record(reply: dict[str, Any], body: bytes, row: Mapping[str, Any]) -> Outco
     line = spliced(reply, body, stamps(row))
     named = reply.get(c.FAILURE_CLASS)
     if named is not None:
-        return Outcome(Destination.SIDECAR, line, str(named), bool(reply.get(c.FAILURE_TERMINAL)))
+        terminal, reuse = bool(reply.get(c.FAILURE_TERMINAL)), bool(reply.get(c.REUSE))
+        return Outcome(Destination.SIDECAR, line, str(named), terminal, reuse)
     reward = reply.get(c.REWARD)
     number = float(reward) if isinstance(reward, (int, float)) else None
     return Outcome(Destination.ROLLOUTS, line, reward=number, masked=bool(reply.get(c.MASK)))

@@ -1,11 +1,15 @@
 """How far a shard is: the figures that the log, progress.json and collection.json share."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from rollmake.core.excerpts import one_line
 from rollmake.core.ledger import Ledger
 from rollmake.core.tally import Tally
 
 PROGRESS_VERSION = 1
+# Classes of failures that a line names, those of most rollouts, and characters of each name.
+MOST_NAMES, NAME_LENGTH = 5, 80
 
 
 def progress(shard: str, ledger: Ledger, tally: Tally, *, elapsed_s: float, state: str) -> dict[str, Any]:
@@ -41,10 +45,17 @@ def ratio(part: float, whole: int) -> float | None:
     return part / whole if whole else None
 
 
+def opening_line(figures: dict[str, Any]) -> str:
+    """One line for the log at the start of a job: what is kept of earlier ones, and what is asked for."""
+    given_up = f", {figures['gated']} given up" if figures["gated"] else ""
+    kept = f"{figures['done']} of {figures['owed']} rollouts are kept, " if figures["done"] else ""
+    return f"{figures['shard']}: {kept}{figures['unsettled']} to be asked for{given_up}"
+
+
 def progress_line(figures: dict[str, Any]) -> str:
     """One line for the log: done of owed, failures by class, rate, time left, latency, reward so far."""
     parts = [f"{figures['shard']}: {figures['done']} of {figures['owed']} done"]
-    parts += [f"{count} {name or 'unnamed failure'}" for name, count in figures["failed_by_class"].items()]
+    parts += [f"{count} {name}" for name, count in frequent(figures["failed_by_class"])]
     parts += [f"{figures[key]} {text}" for key, text in (("gated", "given up"), ("omitted", "omitted")) if figures[key]]
     parts.append(f"{figures['in_flight']} in flight")
     if figures["rate_per_s"]:
@@ -52,6 +63,15 @@ def progress_line(figures: dict[str, Any]) -> str:
     if figures["latency_s"]["p50"] is not None:
         parts.append("latency " + " ".join(f"{name} {value:.3g} s" for name, value in figures["latency_s"].items()))
     return ", ".join(parts + _rewards(figures))
+
+
+def frequent(by_class: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The classes with most rollouts, as people read their names, and all others in one."""
+    named = sorted(by_class.items(), key=lambda item: -item[1])
+    found = [(one_line(name, NAME_LENGTH) or "unnamed failure", count) for name, count in named[:MOST_NAMES]]
+    if rest := named[MOST_NAMES:]:
+        found.append(("of other classes", sum(count for _, count in rest)))
+    return found
 
 
 def _rewards(figures: dict[str, Any]) -> list[str]:

@@ -3,14 +3,14 @@
 import math
 from array import array
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
 import polars as pl
 
-from rollmake.core.contract import FAILURE_CLASS, FAILURE_TERMINAL, MASK, REUSE, REWARD, ROLLOUT, TASK
-from rollmake.core.latency import elapsed_seconds
+from rollmake.core.contract import FAILURE_CLASS, FAILURE_TERMINAL, MASK, RESPONSE, REUSE, REWARD, ROLLOUT, TASK
+from rollmake.core.latency import ELAPSED, elapsed_seconds
 
 DEFAULT_ATTEMPTS = 3
 ATTEMPTS_VARIABLE = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
@@ -23,17 +23,32 @@ SUCCESS = {**KEY, "reward": pl.Float64, "masked": pl.Boolean}
 FAILURE = {**KEY, "failure_class": pl.String, "terminal": pl.Boolean, "reuse": pl.Boolean, "elapsed_s": pl.Float64}
 
 
-class _Key(msgspec.Struct):
-    task: int | None = msgspec.field(name=TASK, default=None)
-    rollout: int | None = msgspec.field(name=ROLLOUT, default=None)
+Index = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class _Success(_Key):
+class _Key(msgspec.Struct, gc=False):
+    task: Index | None = msgspec.field(name=TASK, default=None)
+    rollout: Index | None = msgspec.field(name=ROLLOUT, default=None)
+
+
+class _Success(_Key, gc=False):
     reward: Any = msgspec.field(name=REWARD, default=None)
     masked: Any = msgspec.field(name=MASK, default=None)
 
 
+class _Failure(_Key, gc=False):
+    failure_class: Any = msgspec.field(name=FAILURE_CLASS, default=None)
+    terminal: Any = msgspec.field(name=FAILURE_TERMINAL, default=None)
+    reuse: Any = msgspec.field(name=REUSE, default=None)
+    elapsed: Any = msgspec.field(name=ELAPSED, default=None)
+    # The most of a row, and hardly ever of interest.
+    response: msgspec.Raw = msgspec.field(name=RESPONSE, default=msgspec.Raw())
+
+
+# Arrays of NumPy, or expressions of polars.
+Flags = TypeVar("Flags", bound=Any)
 NO_KEY = _Key()
+ELAPSED_MARK = ELAPSED.encode()
 
 
 def max_attempts(configured: int | None, variables: Mapping[str, str]) -> int:
@@ -47,13 +62,27 @@ def max_attempts(configured: int | None, variables: Mapping[str, str]) -> int:
         return DEFAULT_ATTEMPTS
 
 
+def given_up(done: Flags, terminal: Flags, attempts: Flags, limit: int) -> Flags:
+    """Which rollouts have failed for good: they have no success, and a terminal failure or as many as `limit`.
+
+    The first three are arrays or expressions of the same kind, one value a rollout, and so is what comes back.
+    """
+    return ~done & (terminal | (attempts >= limit))
+
+
 def is_terminal(failure: Mapping[str, Any], retry_terminal_timeouts: bool = False) -> bool:
     """Whether a sidecar row says that its rollout must not be tried again (NeMo Gym contract, section 3)."""
-    if retry_terminal_timeouts and failure.get(FAILURE_CLASS) in NEVER_TERMINAL:
-        return False
-    if retry_terminal_timeouts and failure.get(FAILURE_CLASS) in ALWAYS_TERMINAL:
-        return True
-    return bool(failure.get(FAILURE_TERMINAL))
+    return ends_tries(failure.get(FAILURE_CLASS), failure.get(FAILURE_TERMINAL), retry_terminal_timeouts)
+
+
+def ends_tries(failure_class: Any, flag: Any, retry_terminal_timeouts: bool) -> bool:
+    """The same of a failure's class and its terminal flag."""
+    if retry_terminal_timeouts and isinstance(failure_class, str):
+        if failure_class in NEVER_TERMINAL:
+            return False
+        if failure_class in ALWAYS_TERMINAL:
+            return True
+    return bool(flag)
 
 
 def keys(lines: Iterable[bytes]) -> pl.DataFrame:
@@ -95,27 +124,34 @@ def success_facts(lines: Iterable[bytes]) -> pl.DataFrame:
 
 def failure_facts(lines: Iterable[bytes], retry_terminal_timeouts: bool = False) -> pl.DataFrame:
     """What the rows of a sidecar say of their rollouts, `FAILURE` columns in the order of the file."""
-    facts = []
+    decoder = msgspec.json.Decoder(_Failure)
+    tasks, rollouts, classes, elapsed = array("q"), array("q"), array("l"), array("d")
+    terminal, reuse = bytearray(), bytearray()
+    names: dict[str, int] = {}
     for line in lines:
         try:
-            row = msgspec.json.decode(line)
+            row = decoder.decode(line)
+            seconds = _elapsed(row) if ELAPSED_MARK in line else None
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue
-        if not isinstance(row, dict) or not isinstance(row.get(TASK), int) or not isinstance(row.get(ROLLOUT), int):
-            continue
-        facts.append(failure_fact(row, retry_terminal_timeouts))
-    return pl.DataFrame(facts, schema=FAILURE, orient="row")
+        if row.task is not None and row.rollout is not None:
+            tasks.append(row.task)
+            rollouts.append(row.rollout)
+            classes.append(names.setdefault(str(row.failure_class), len(names)))
+            terminal.append(ends_tries(row.failure_class, row.terminal, retry_terminal_timeouts))
+            reuse.append(bool(row.reuse))
+            elapsed.append(math.nan if seconds is None else seconds)
+    columns = {
+        "task": np.asarray(tasks),
+        "rollout": np.asarray(rollouts),
+        "failure_class": pl.Series(list(names), dtype=pl.String).gather(np.asarray(classes)),
+        "terminal": np.frombuffer(terminal, dtype=bool),
+        "reuse": np.frombuffer(reuse, dtype=bool),
+        "elapsed_s": np.asarray(elapsed),
+    }
+    return pl.DataFrame(columns, schema=FAILURE).with_columns(pl.col("elapsed_s").fill_nan(None))
 
 
-def failure_fact(
-    row: Mapping[str, Any], retry_terminal_timeouts: bool
-) -> tuple[int, int, str, bool, bool, float | None]:
-    """One sidecar row with identity as a `FAILURE` line."""
-    return (
-        row[TASK],
-        row[ROLLOUT],
-        str(row.get(FAILURE_CLASS)),
-        is_terminal(row, retry_terminal_timeouts),
-        bool(row.get(REUSE)),
-        elapsed_seconds(row),
-    )
+def _elapsed(row: _Failure) -> float | None:
+    response = msgspec.json.decode(row.response) if len(bytes(row.response)) else None
+    return elapsed_seconds({ELAPSED: row.elapsed, RESPONSE: response})

@@ -7,13 +7,15 @@ from typing import Any
 
 import msgspec
 
-from rollmake.core.excerpts import excerpt
-from rollmake.core.progress import duration
+from rollmake.core.progress import duration, frequent
 
 # What is of any length comes last, so that the other columns stay in line.
 HEADERS = ("shard", "state", "rollouts", "done", "owed", "given up", "per s", "left", "last row", "failed, by class")
 LEFT_ALIGNED = frozenset({"shard", "state", "failed, by class"})
 GAP = "  "
+# Where there is little room these are left out, the first one first, and no column is given more than `ENOUGH`.
+LEFT_OUT = ("last row", "per s", "rollouts", "failed, by class", "given up", "left")
+ENOUGH = 20
 # A collector that says nothing for so long (s) may have been killed; it reports every few seconds.
 SILENCE_S = 300.0
 RUNNING, WAITING, SEALED = "running", "waiting", "sealed"
@@ -107,7 +109,7 @@ def covered(done: int, planned: int) -> str:
 
 def cells(shard: ShardStatus) -> tuple[str, ...]:
     """The texts of one line, in the order of HEADERS."""
-    failed = ", ".join(f"{excerpt(name, 80).text} {count:,}" for name, count in shard.failed_by_class.items())
+    failed = ", ".join(f"{name} {count:,}" for name, count in frequent(shard.failed_by_class))
     counts = (f"{count:,}" for count in (shard.planned, shard.done, shard.owed, shard.gated))
     rate = "" if shard.rate_per_s is None else f"{shard.rate_per_s:.3g}"
     spans = ("" if span is None else duration(span) for span in (shard.eta_s, shard.age_s))
@@ -116,9 +118,35 @@ def cells(shard: ShardStatus) -> tuple[str, ...]:
 
 def table(shards: Sequence[ShardStatus]) -> list[str]:
     """The lines of the table: headers, shards, all; columns are as wide as their content."""
-    rows = [HEADERS, *map(cells, shards), cells(total(shards))]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    align = [str.ljust if header in LEFT_ALIGNED else str.rjust for header in HEADERS]
+    return _aligned([HEADERS, *map(cells, shards), cells(total(shards))])
+
+
+def screen(shards: Sequence[ShardStatus], columns: int, lines: int) -> list[str]:
+    """The table as it fits on a terminal: columns and shards that matter less are left out, and how many shards."""
+    room = max(lines - 3, 1)
+    shown = shards
+    if len(shards) > room:
+        live = [shard for shard in shards if shard.state != SEALED]
+        shown = (live + [shard for shard in shards if shard.state == SEALED])[: room - 1]
+    rows = [HEADERS, *map(cells, shown), cells(total(shards))]
+    for header in ("", *LEFT_OUT):
+        rows = [tuple(cell for name, cell in zip(rows[0], row, strict=True) if name != header) for row in rows]
+        widths = [min(width, ENOUGH) for width in _widths(rows)]
+        if sum(widths) + len(GAP) * (len(widths) - 1) <= columns:
+            break
+    fitted = [line if len(line) <= columns else f"{line[: columns - 1]}…" for line in _aligned(rows)]
+    if len(shown) < len(shards):
+        fitted.insert(-1, f"… {len(shards) - len(shown):,} more shards"[:columns])
+    return fitted
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    align = [str.ljust if header in LEFT_ALIGNED else str.rjust for header in rows[0]]
+    widths = _widths(rows)
     return [
         GAP.join(pad(cell, width) for pad, cell, width in zip(align, row, widths, strict=True)).rstrip() for row in rows
     ]

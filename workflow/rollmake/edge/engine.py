@@ -8,7 +8,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Set
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -16,6 +18,7 @@ import msgspec
 from rollmake.core.backoff import backoff, retry_after_s
 from rollmake.core.deadline import Deadline
 from rollmake.core.errors import InputError
+from rollmake.core.excerpts import one_line
 from rollmake.core.outcome import GATEWAY_STATUSES, Answered, Broken, Exchange, NeverSent
 from rollmake.core.tally import Tally
 from rollmake.edge.gate import Gate
@@ -23,9 +26,14 @@ from rollmake.edge.gate import Gate
 log = logging.getLogger(__name__)
 GATEWAY_FIRST_S, GATEWAY_CAP_S = 1.0, 60.0
 RETRY_AFTER_CAP_S = 600.0
-SAID_BYTES = 300
+SAID_LENGTH = 300
+# Kinds of failures that are told apart.
+MOST_KINDS = 100
+# Seconds between two looks at the budget while requests wait for a server.
+WATCH_S = 1.0
 # So many workers start together, the next ones so much later (s).
 RAMP, RAMP_S = 256, 0.05
+NONE: Set[str] = frozenset()
 
 Send = Callable[[str, bytes], Awaitable[Exchange]]
 
@@ -39,8 +47,34 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
+class Notices:
+    """Logs the first failure of each kind at once, and in the end how often it came."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def note(self, kind: str, cause: str, url: str, consequence: str, body: bytes = b"") -> None:
+        """Log `cause` with the beginning of what the server said, unless one of its kind was logged for this server."""
+        if (kind, url) not in self._counts and len(self._counts) >= MOST_KINDS:
+            return
+        self._counts[kind, url] += 1
+        if self._counts[kind, url] == 1:
+            said = one_line(body[: 4 * SAID_LENGTH].decode("utf-8", "replace"), SAID_LENGTH)
+            log.warning(
+                "%s from %s: %s%s", one_line(cause, SAID_LENGTH), url, consequence, f"; it said: {said}" if said else ""
+            )
+
+    def sum_up(self) -> None:
+        """Log how often each kind came that came again."""
+        for (kind, url), count in self._counts.items():
+            if count > 1:
+                log.warning("%s from %s: %d times in all", kind, url, count)
+
+
 class Work(Protocol):
     """What there is to ask for, in passes, and what becomes of the answers."""
+
+    notices: Notices
 
     def start_pass(self, lost: set[str]) -> int:
         """How many requests may be in flight in the next pass, 0 if there is nothing more to ask.
@@ -48,8 +82,8 @@ class Work(Protocol):
         `lost` are the names of servers that gave no answer for too long.
         """
 
-    async def take(self) -> Request | None:
-        """The next request of the pass, None at its end."""
+    async def take(self, shut: Set[str]) -> Request | None:
+        """The next request of the pass, None at its end. One for the servers `shut` would have to wait, others would not."""
 
     async def settle(self, request: Request, answer: Answered | Broken, url: str, latency_s: float) -> str | None:
         """Take in what came back; returns why nothing more is to be started, if that is so."""
@@ -65,20 +99,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     num_samples_in_parallel: int
     gateway_retries: int
     grace_s: float
-
-
-class Notices:
-    """Logs the first failure of each kind at once; the tally counts the rest."""
-
-    def __init__(self) -> None:
-        self._seen: set[tuple[str, str]] = set()
-
-    def note(self, cause: str, url: str, consequence: str, body: bytes = b"") -> None:
-        """Log `cause` with the beginning of what the server said, unless it was logged for this server."""
-        if (cause, url) not in self._seen and len(self._seen) < 100:
-            self._seen.add((cause, url))
-            said = " ".join(body[:SAID_BYTES].decode("utf-8", "replace").split())
-            log.warning("%s from %s: %s%s", cause, url, consequence, f"; it said: {said}" if said else "")
 
 
 class Engine:
@@ -97,8 +117,8 @@ class Engine:
         self._work, self._tally, self._gates, self._send = work, tally, gates, send
         self._limits, self._deadline, self._clock = limits, deadline, clock
         self._chance = random.Random()
-        self._stop = asyncio.Event()
-        self._notices = Notices()
+        # Set when nothing new is started, and when what is in flight is to end soon.
+        self._over, self._stop = asyncio.Event(), asyncio.Event()
         self.stopped_by: str | None = None
 
     def stop(self, reason: str) -> None:
@@ -106,15 +126,28 @@ class Engine:
         if self.stopped_by is None:
             self.stopped_by = reason
             log.warning("%s: nothing new is started, %d in flight may still end", reason, self._tally.in_flight)
+        self._over.set()
         self._stop.set()
 
     async def run(self) -> None:
         """Passes over what is owed until nothing is, or nothing more can be asked by this job."""
-        while not self._stop.is_set() and not self._drained():
-            count = self._work.start_pass({name for name, gate in self._gates.items() if gate.gave_up})
-            if count == 0:
-                return
-            await self._pass(min(self._limits.num_samples_in_parallel, count))
+        watch = asyncio.create_task(self._watch())
+        try:
+            while not self._drained():
+                count = self._work.start_pass({name for name, gate in self._gates.items() if gate.gave_up})
+                if count == 0:
+                    return
+                await self._pass(min(self._limits.num_samples_in_parallel, count))
+        finally:
+            await _ended(watch)
+            self._work.notices.sum_up()
+
+    async def _watch(self) -> None:
+        """Call back those who wait for a server when the budget is spent."""
+        while not self._drained():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WATCH_S):
+                    await self._over.wait()
 
     async def _pass(self, count: int) -> None:
         workers = [asyncio.create_task(self._worker(number)) for number in range(count)]
@@ -128,31 +161,49 @@ class Engine:
             if everything.done():
                 everything.result()
         finally:
-            for task in (*workers, stop):
-                task.cancel()
-            await asyncio.gather(everything, *workers, stop, return_exceptions=True)
+            await _ended(everything, *workers, stop)
 
     async def _worker(self, number: int) -> None:
         # Not all connect at once: a server's queue of connections is finite.
         if number >= RAMP:
             await asyncio.sleep(number // RAMP * RAMP_S)
-        while not self._stop.is_set() and not self._drained():
-            request = await self._work.take()
+        while not self._drained():
+            request = await self._work.take(self._shut())
             if request is None:
                 return
             await self._attempt(request)
 
+    def _shut(self) -> Set[str]:
+        """The servers that are waited for, while others are not."""
+        if len(self._gates) == 1:
+            return NONE
+        shut = frozenset(name for name, gate in self._gates.items() if gate.shut)
+        return shut if len(shut) < len(self._gates) else NONE
+
     def _drained(self) -> bool:
-        """Whether the time to start rollouts is over; what is in flight then may end, however long it takes."""
+        """Whether nothing new is to be started; when the budget ends, what is in flight may end however long it takes."""
         if self.stopped_by is None and not self._deadline.admits(self._clock()):
             self.stopped_by = "the time to start rollouts (dispatch_budget_s) is over"
             log.warning("%s: %d in flight may still end", self.stopped_by, self._tally.in_flight)
+            self._over.set()
         return self.stopped_by is not None
+
+    async def _admitted(self, gate: Gate) -> bool:
+        """Wait until the gate lets a request in; False if it does not, or if nothing is started any more."""
+        if not gate.open:
+            entry, over = asyncio.ensure_future(gate.admitted()), asyncio.ensure_future(self._over.wait())
+            try:
+                await asyncio.wait({entry, over}, return_when=asyncio.FIRST_COMPLETED)
+                if not entry.done() or not entry.result():
+                    return False
+            finally:
+                await _ended(entry, over)
+        return not self._drained()
 
     async def _attempt(self, request: Request) -> None:
         gate = self._gates[request.server]
-        tries = 0
-        while await gate.admitted() and not self._stop.is_set() and not self._drained():
+        tries, answers = 0, gate.answers
+        while await self._admitted(gate):
             answer, latency_s = await self._exchange(request)
             if isinstance(answer, NeverSent):
                 gate.trip(f"{answer.kind}: {answer.message}")
@@ -164,12 +215,11 @@ class Engine:
             elif tries < self._limits.gateway_retries:
                 gate.refused()
                 gate.slow_down(self._gateway_delay(answer, tries))
-                consequence = "it is sent again after a while"
-                self._notices.note(f"status {answer.status}", gate.url, consequence, answer.body)
+                self._note(answer, gate, "it is sent again after a while")
                 tries += 1
                 continue
-            elif not await gate.healthy():
-                self._notices.note(f"status {answer.status}", gate.url, "it is waited for", answer.body)
+            elif gate.answers == answers and not await gate.healthy():
+                self._note(answer, gate, "it is waited for")
                 gate.trip(f"status {answer.status}, and it does not say that it is healthy")
                 tries = 0
                 continue
@@ -179,6 +229,10 @@ class Engine:
             self._end(await self._work.settle(request, answer, gate.url, latency_s))
             return
         self._end(self._work.unsent(request, gate.gave_up))
+
+    def _note(self, answer: Answered, gate: Gate, consequence: str) -> None:
+        status = f"status {answer.status}"
+        self._work.notices.note(f"{status}, waited out", status, gate.url, consequence, answer.body)
 
     def _end(self, refusal: str | None) -> None:
         if refusal:
@@ -199,6 +253,13 @@ class Engine:
         if asked is not None:
             return min(asked, RETRY_AFTER_CAP_S)
         return backoff(tries, GATEWAY_FIRST_S, GATEWAY_CAP_S, self._chance.random())
+
+
+async def _ended(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks, and wait until nothing of them is left."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def unknown_servers(needed: set[str], known: Mapping[str, str]) -> None:

@@ -16,6 +16,8 @@ PROBE_FIRST_S, PROBE_CAP_S = 0.2, 15.0
 BROKEN_LIMIT = 8
 # A request that is still in flight after so long shows that the server does more than take connections.
 TRIAL_S = 5.0
+# So many outages without an answer between them are waited for one by one; further ones count as the last of these.
+OUTAGES = 5
 
 
 class State(Enum):
@@ -48,10 +50,24 @@ class Gate:
         self._changed.set()
         self._not_before = 0.0
         self._down_since: float | None = None
+        self._outages = 0
+        self._trusted = False
         self._tries = 0
         self._broken = 0
         self._task: asyncio.Task[None] | None = None
         self.gave_up: str | None = None
+        # Replies so far that say that the server is up.
+        self.answers = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether a request may be sent without waiting."""
+        return self._state is State.OPEN and self._not_before <= self._clock()
+
+    @property
+    def shut(self) -> bool:
+        """Whether who comes now has to wait for the server."""
+        return self._state in (State.DOWN, State.TRIAL)
 
     async def admitted(self) -> bool:
         """Wait until a request may be sent; False if the server gave no answer for longer than `patience_s`."""
@@ -73,8 +89,9 @@ class Gate:
 
     def answered(self) -> None:
         """The server gave a reply, whatever it says: it is up."""
-        self._down_since = None
-        self._broken = self._tries = 0
+        self.answers += 1
+        self._down_since, self._trusted = None, False
+        self._broken = self._tries = self._outages = 0
         if self._state is State.TRIAL:
             self._enter(State.OPEN)
 
@@ -98,7 +115,11 @@ class Gate:
         """The server is down: let nobody in, and probe until it takes requests again."""
         if self._state in (State.DOWN, State.READY) or self.gave_up:
             return
+        if self._trusted and self._outages < OUTAGES:
+            self._down_since = None
+        self._trusted = False
         if self._down_since is None:
+            self._outages += 1
             self._down_since = self._clock()
             log.warning("%s does not answer (%s); nothing is sent until it does", self.url, cause)
         self._enter(State.DOWN, self._reopen(cause, self._down_since))
@@ -121,6 +142,7 @@ class Gate:
 
     async def _trust(self) -> None:
         await self._sleep(TRIAL_S)
+        self._trusted = True
         self._enter(State.OPEN)
 
     async def _reopen(self, cause: str, since: float) -> None:

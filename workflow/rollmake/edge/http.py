@@ -2,11 +2,15 @@
 
 import asyncio
 import resource
+import select
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
+from typing import Any
+from weakref import WeakSet
 
 import aiohttp
+from aiohttp.connector import Connection
 from yarl import URL
 
 from rollmake.core.errors import InputError
@@ -21,13 +25,44 @@ ERROR_BYTES = 8192
 UNLIMITED = nullcontext()
 
 
+class CleanConnector(aiohttp.TCPConnector):
+    """Reuses no connection that the server has closed, or on which something came that nobody had asked for.
+
+    The one would spend an attempt for nothing, the other would be taken for the reply to the next request.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._known: WeakSet[Any] = WeakSet()
+
+    async def connect(self, *arguments: Any, **named: Any) -> Connection:
+        """A connection that was just made, or one on which nothing has happened since its last reply."""
+        while True:
+            connection = await super().connect(*arguments, **named)
+            if connection.protocol not in self._known:
+                self._known.add(connection.protocol)
+                return connection
+            if not _disturbed(connection):
+                return connection
+            connection.close()
+
+
+def _disturbed(connection: Connection) -> bool:
+    protocol, transport = connection.protocol, connection.transport
+    if protocol is None or transport is None or protocol.should_close:
+        return True
+    waiting = select.poll()
+    waiting.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+    return bool(waiting.poll(0))
+
+
 @asynccontextmanager
 async def client(
     connections: int, *, connect_timeout_s: float, idle_timeout_s: float | None = None
 ) -> AsyncIterator[aiohttp.ClientSession]:
     """A session for `connections` requests at once; nothing limits how long a rollout takes but silence, if asked for."""
     raise_file_limit(connections + SPARE_FILES)
-    connector = aiohttp.TCPConnector(
+    connector = CleanConnector(
         limit=0, keepalive_timeout=KEEPALIVE_S, ttl_dns_cache=60, socket_factory=keepalive_socket
     )
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s, sock_read=idle_timeout_s)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rollmake.core.contract import failures_path
+from rollmake.core.errors import OwedError
 from rollmake.core.outcome import Destination
 from rollmake.core.tail import split_tail
 from rollmake.edge.files import break_link, publish, sync_file, sync_folder
@@ -55,7 +56,12 @@ class Journal:
             file.close()
 
     def publish(self, rollouts: Path) -> None:
-        """Make both files appear at `rollouts` and its sidecar's name. Close the journal first."""
+        """Make both files appear at `rollouts` and its sidecar's name. Close the journal first.
+
+        Raises OwedError if somebody else changed one of them meanwhile: what counts as collected may not be there.
+        """
+        for file in self._files.values():
+            file.check()
         publish(self.failures, failures_path(rollouts))
         publish(self.rollouts, rollouts)
 
@@ -115,6 +121,12 @@ class _Appender:
             self.sync()
             os.close(self._descriptor)
             self._descriptor = None
+
+    def check(self) -> None:
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size != self._size:
+            found = f"it has {size} bytes, but {self._size} were written; something else changed it"
+            raise OwedError(found, where=str(self.path), remedy="Run the stage again: it asks for what is missing")
 
     def _open(self) -> int:
         if self._descriptor is None:

@@ -82,7 +82,14 @@ class Shard:
         successes = success_facts(lines(self.journal.rollouts))
         failures = failure_facts(lines(self.journal.failures), settling.retry_terminal_timeouts)
         limit = max_attempts(settling.max_attempts, os.environ)
-        self.ledger = Ledger(keys, successes, failures, limit, longest_first=settling.dispatch_longest_first)
+        self.ledger = Ledger(
+            keys,
+            successes,
+            failures,
+            limit,
+            longest_first=settling.dispatch_longest_first,
+            retry_terminal_timeouts=settling.retry_terminal_timeouts,
+        )
         self.tally = Tally(_earlier_latency(folder / "progress.json"))
         self.tally.begin(successes)
         self.end = OWED

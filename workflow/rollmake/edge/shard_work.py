@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import random
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Set
 from typing import Any, Protocol
 
 import orjson
@@ -11,6 +12,8 @@ import orjson
 from rollmake.core import contract as c
 from rollmake.core.backoff import backoff
 from rollmake.core.episodes import episode_request, taskset_of
+from rollmake.core.errors import DataError
+from rollmake.core.excerpts import one_line
 from rollmake.core.ledger import Ledger
 from rollmake.core.outcome import Answered, Broken, Destination, Outcome, outcome
 from rollmake.core.tally import Tally
@@ -50,8 +53,10 @@ class ShardWork:
         self._rows, self._ledger, self._tally, self._store = rows, ledger, tally, store
         self._routes_failures = route_failures_to_sidecar
         self._positions: Iterator[int] = iter(())
+        # Rows that are left for the end of the pass, since their server is waited for; None then.
+        self._later: array[int] | None = None
         self._chance = random.Random()
-        self._notices = Notices()
+        self.notices = Notices()
         self.refused: str | None = None
 
     def start_pass(self, lost: set[str]) -> int:
@@ -59,16 +64,26 @@ class ShardWork:
         todo = self._ledger.to_dispatch()
         if lost:
             todo = todo[[self._rows.server(position) not in lost for position in todo]]
-        self._positions = map(int, todo)
+        self._positions, self._later = map(int, todo), array("q")
         return len(todo)
 
-    async def take(self) -> Request | None:
-        """The next row of the pass as its next attempt is sent, None at its end."""
-        position = next(self._positions, None)
+    async def take(self, shut: Set[str]) -> Request | None:
+        """The next row of the pass as its next attempt is sent, None at its end; those of servers `shut` come last."""
+        position = self._next(shut)
         if position is None:
             return None
         row, body = request(self._rows.line(position), self._ledger, position)
         return Request(position, row, self._rows.server(position), body)
+
+    def _next(self, shut: Set[str]) -> int | None:
+        for position in self._positions:
+            if self._later is None or not shut or self._rows.server(position) not in shut:
+                return position
+            self._later.append(position)
+        if not self._later:
+            return None
+        self._positions, self._later = iter(self._later), None
+        return next(self._positions)
 
     def unsent(self, request: Request, lost: str | None) -> str | None:
         """It is owed as before, and the others are none the worse for it."""
@@ -77,13 +92,13 @@ class ShardWork:
     async def settle(self, request: Request, answer: Answered | Broken, url: str, latency_s: float) -> str | None:
         """Journal the record, then count it; returns why the shard ends here, if it does."""
         result = outcome(answer, request.row)
-        if result.infrastructure:
-            cause = answer.message if isinstance(answer, Broken) else f"status {answer.status}"
+        if result.failed is not None:
+            failed = result.failed
             body = answer.body if isinstance(answer, Answered) else b""
-            self._notices.note(cause, url, f"class {result.failure_class}", body)
+            self.notices.note(failed.cause, failed.text, url, f"class {failed.failure_class}", body)
             if not self._routes_failures:
                 task, rollout = request.row[c.TASK], request.row[c.ROLLOUT]
-                self.refused = self.refused or f"task {task}, rollout {rollout}: {cause} from {url}"
+                self.refused = self.refused or f"task {task}, rollout {rollout}: {failed.text} from {url}"
                 return "a rollout failed, and route_failures_to_sidecar is off"
         if result.destination is not Destination.NOWHERE:
             await self._keep(result)
@@ -106,8 +121,11 @@ class ShardWork:
 
 
 def request(line: bytes, ledger: Ledger, position: int) -> tuple[dict[str, Any], bytes]:
-    """The row as it is dispatched, and the body to send; the first attempt at a flat row sends the bytes of the plan."""
-    row = orjson.loads(line)
+    """The row as it is dispatched, and the body to send; the first attempt at a flat row sends the bytes of the plan.
+
+    Raises DataError if the line is no row.
+    """
+    row = _materialized(line)
     extra: dict[str, Any] = {}
     if attempts := int(ledger.attempts[position]):
         extra[c.ATTEMPT] = attempts
@@ -117,3 +135,14 @@ def request(line: bytes, ledger: Ledger, position: int) -> tuple[dict[str, Any],
     if taskset_of(row) is not None:
         return row, orjson.dumps(episode_request(row))
     return row, orjson.dumps(row) if extra else line
+
+
+def _materialized(line: bytes) -> dict[str, Any]:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        row = None
+    if not isinstance(row, dict) or c.TASK not in row or c.ROLLOUT not in row:
+        found = f"this is no row with indices, where its plan has one: {one_line(line.decode(errors='replace'), 80)}"
+        raise DataError(found, where=c.MATERIALIZED_NAME, remedy="Run the stage materialize again")
+    return row

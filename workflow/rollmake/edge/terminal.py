@@ -23,14 +23,24 @@ class StderrHandler(logging.StreamHandler):
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[int, str], None] | None]:
-    """A function that moves a bar to `done` of `total` and says `text` behind it; None without a terminal."""
-    if not sys.stderr.isatty():
+    """A function that moves a bar to `done` of `total` and says `text` below it; None without a terminal that can draw."""
+    if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.padding import Padding
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
 
-    columns = (BarColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda done, text: bar.update(task, completed=done, description=text)
+    console = Console(stderr=True)
+    if console.is_dumb_terminal:
+        yield None
+        return
+
+    def drawing(done: int, text: str) -> Group:
+        # The text has lines of its own: beside it, little or nothing would be left of the bar.
+        return Group(Padding(ProgressBar(total=max(total, 1), completed=done), 0), Text(text))
+
+    with Live(drawing(0, ""), console=console, auto_refresh=False, transient=True) as live:
+        yield lambda done, text: live.update(drawing(done, text), refresh=True)

@@ -31,6 +31,7 @@ PLAIN: dict[str, Any] = {
     "environment_server_name": None,
     "environment_server_routes": {},
 }
+ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 log = logging.getLogger(__name__)
 
 
@@ -84,7 +85,7 @@ def encoded(row: object) -> bytes:
     if not isinstance(row, dict):
         raise InputError(f"is {type(row).__name__}, not a dict")
     try:
-        return json.dumps(row, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+        return ENCODER.encode(row).encode()
     except (TypeError, ValueError, RecursionError) as error:
         remedy = "Rows hold what JSON has: dicts, lists, texts, finite numbers, truth values and None"
         raise InputError(f"has no JSON: {error}", remedy=remedy) from None

@@ -1,13 +1,13 @@
 """The work of a library call: rows are pulled when there is room for them, rollouts handed over as they come."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Set
 from typing import Any
 
 from rollmake.core import contract as c
 from rollmake.core.errors import InputError, raise_all
 from rollmake.core.outcome import Answered, Broken, Failed, reading
-from rollmake.edge.engine import Notices, Request
+from rollmake.edge.engine import NONE, Notices, Request
 from rollmake.library.addressing import Addressing, place, problems_in
 from rollmake.library.types import Rollout, RolloutError
 
@@ -55,7 +55,7 @@ class Feed:
         self._turn = asyncio.Lock()
         self._pulled = 0
         self._ended = False
-        self._notices = Notices()
+        self.notices = Notices()
         self.failed = False
 
     def start_pass(self, lost: set[str]) -> int:
@@ -63,7 +63,7 @@ class Feed:
         parallel, self._parallel = self._parallel, 0
         return parallel
 
-    async def take(self) -> Request | None:
+    async def take(self, shut: Set[str] = NONE) -> Request | None:
         """The next row, in the order given, once there is room for it. Raises InputError for one that cannot be sent."""
         async with self._turn:
             if self._ended:
@@ -104,7 +104,7 @@ class Feed:
             self._channel.put(_drained(request))
 
     def _fail(self, request: Request, failed: Failed, url: str, latency_s: float | None) -> str | None:
-        self._notices.note(failed.message, url, f"class {failed.failure_class}")
+        self.notices.note(failed.cause, failed.text, url, f"class {failed.failure_class}")
         if self._routes_failures:
             self._channel.put(Rollout(request.row, failed.fields, request.server, latency_s))
             return None

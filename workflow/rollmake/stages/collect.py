@@ -6,6 +6,7 @@ would double the time that Snakemake plans, and on a cluster the jobs.
 
 import asyncio
 import logging
+import math
 import signal
 import sys
 import time
@@ -19,7 +20,7 @@ import uvloop
 
 from rollmake.core.deadline import Deadline
 from rollmake.core.errors import OwedError, RollmakeError, ServerError
-from rollmake.core.progress import progress_line
+from rollmake.core.progress import opening_line, progress_line
 from rollmake.edge import http
 from rollmake.edge.connections import patiently, sender, server_gates
 from rollmake.edge.cycles import rare_cycle_search
@@ -34,6 +35,7 @@ from rollmake.stages import repair
 
 HELP = "Collect the rollouts of one shard."
 REMEDY = "Run it again to go on from here, or set accept_partial to publish what there is"
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 log = logging.getLogger(__name__)
 
 
@@ -81,12 +83,15 @@ def run(files: Files, settings: Settings) -> None:
 
     Raises OwedError, with the numbers and the reasons, if rollouts are still owed: run the stage again.
     """
+    # The time of the budget runs while the shard or a server is waited for.
+    deadline = _deadline(settings)
     with open_shard(files.plan, files.shard, files.journal, settings) as shard:
         # In the workflow's job, the first after `rollmake seal`, the shard is only cleaned.
         accepting = settings.accept_partial or (files.repaired is not None and shard.sealed_by_hand)
+        log.info(opening_line(shard.figures(shard.end)))
         reasons: list[str] = []
         if shard.ledger.owed and not accepting:
-            reasons = _collect(files, settings, shard)
+            reasons = _collect(files, settings, shard, deadline)
         log.info(progress_line(shard.figures(shard.end)))
         if shard.ledger.owed and not accepting:
             raise OwedError(_owed_message(shard, reasons), where=f"shard {files.shard}", remedy=REMEDY)
@@ -101,16 +106,19 @@ def _repair(rollouts: Path, output: Path, texts: list[str], settings: Settings) 
     repair.run(repair.Files(rollouts=rollouts, output=output, texts=texts), repairing)
 
 
-def _collect(files: Files, settings: Settings, shard: Shard) -> list[str]:
+def _collect(files: Files, settings: Settings, shard: Shard, deadline: Deadline) -> list[str]:
     """Start the servers if they are ours, and ask for what is owed; returns why it stopped before the end, if it did."""
     environment = environment_mapping(files.environment)
     with environment_servers(environment, log=shard.folder / "servers.log") as head:
         rare_cycle_search()
-        return uvloop.run(_dispatch(environment, head, settings, shard))
+        return uvloop.run(_dispatch(environment, head, settings, shard, deadline))
 
 
-async def _dispatch(environment: dict[str, Any], head: str | None, settings: Settings, shard: Shard) -> list[str]:
-    addresses = await _addresses(environment, head, settings.outage_patience_s)
+async def _dispatch(
+    environment: dict[str, Any], head: str | None, settings: Settings, shard: Shard, deadline: Deadline
+) -> list[str]:
+    left_s = math.inf if deadline.at is None else max(deadline.at - time.monotonic(), 0.0)
+    addresses = await _addresses(environment, head, min(settings.outage_patience_s, left_s))
     unknown_servers(shard.rows.servers, addresses)
     urls = {name: addresses[name] for name in shard.rows.servers}
     routing = settings.route_failures_to_sidecar
@@ -122,7 +130,7 @@ async def _dispatch(environment: dict[str, Any], head: str | None, settings: Set
     async with http.client(settings.at_once, **timeouts) as session:
         gates = server_gates(session, urls, settings.outage_patience_s)
         send = sender(session, urls, timeout_s=settings.rollout_timeout_s, max_bytes=settings.max_response_bytes)
-        engine = Engine(work, shard.tally, gates, send, limits, _deadline(settings))
+        engine = Engine(work, shard.tally, gates, send, limits, deadline)
         _stop_on_signals(engine)
         try:
             with progress_bar(len(shard.ledger)) as bar:
@@ -130,6 +138,8 @@ async def _dispatch(environment: dict[str, Any], head: str | None, settings: Set
         finally:
             for gate in gates.values():
                 await gate.close()
+            # Nothing is in flight any more: Ctrl-C ends what follows, the other signals let it end.
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
     if work.refused:
         raise RollmakeError(work.refused, where=f"shard {shard.name}", remedy="What was answered is kept")
     return [reason for reason in (engine.stopped_by, *(gate.gave_up for gate in gates.values())) if reason]
@@ -144,15 +154,24 @@ def _deadline(settings: Settings) -> Deadline:
 
 async def _addresses(environment: dict[str, Any], head: str | None, patience_s: float) -> Mapping[str, str]:
     """Where the environment servers are now; a head server that is down is waited for."""
+    received: list[str] = []
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    for number in SIGNALS:
+        loop.add_signal_handler(number, lambda name=number.name: (received.append(name), task.cancel()))
     try:
         return await patiently(lambda: server_addresses(environment, head), patience_s)
     except ServerError as error:
         raise OwedError(str(error), remedy=REMEDY) from None
+    except asyncio.CancelledError:
+        if received:
+            raise OwedError(f"received {received[0]} before anything was asked", remedy=REMEDY) from None
+        raise
 
 
 def _stop_on_signals(engine: Engine) -> None:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+    for number in SIGNALS:
         loop.add_signal_handler(number, engine.stop, f"received {number.name}")
 
 

@@ -1,5 +1,6 @@
 """`rollmake watch RUN`: the status, again and again, until every shard is sealed. It reads only, from any node."""
 
+import shutil
 import sys
 import time
 from datetime import UTC, datetime
@@ -8,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from rollmake.core.status import SEALED, table
+from rollmake.core.status import SEALED, screen, table
 from rollmake.stages.status import statuses
 
 HELP = "Show the status of a run again and again while it is collected."
@@ -31,8 +32,10 @@ def run(files: Files, settings: Settings) -> None:
     """Print the table until all shards are sealed. Raises InputError if the folder holds no planned run."""
     while True:
         shards = statuses(files.run, datetime.now(UTC))
-        lines = "\n".join(table(shards))
-        print(f"{CLEAR}{lines}" if sys.stdout.isatty() else f"{lines}\n", flush=True)
+        if sys.stdout.isatty():
+            print(CLEAR + "\n".join(screen(shards, *shutil.get_terminal_size())), flush=True)
+        else:
+            print("\n".join(table(shards)) + "\n", flush=True)
         if all(shard.state == SEALED for shard in shards):
             return
         time.sleep(files.every)
