@@ -4,7 +4,7 @@ BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 CORES ?= 2
 
-.PHONY: demo test test-slurm lint docs clean bench-materialize bench-aggregate bench-dispatch bench-plan bench-scale bench-repair
+.PHONY: demo test test-slurm lint docs clean bench-materialize bench-aggregate bench-dispatch bench-library bench-growth bench-plan bench-scale bench-repair
 
 .venv/.ready: envs/lock.txt pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -41,6 +41,14 @@ lint: .venv/.ready
 bench-dispatch: .venv/.ready
 	$(BIN)/python -m benchmarks.dispatch $(if $(PEER_PYTHON),--peer-python "$(PEER_PYTHON)")
 
+# The same for rollouts inside a Python program.
+bench-library: .venv/.ready
+	$(BIN)/python -m benchmarks.library $(if $(PEER_PYTHON),--peer-python "$(PEER_PYTHON)")
+
+# Needs nginx: memory of a collector from 10,000 to 1,000,000 rollouts, and how long it takes to open 1 GB of journal.
+bench-growth: .venv/.ready
+	$(BIN)/python -m benchmarks.growth
+
 # PEER_PYTHON: the Python of an environment with nemo-gym 0.7.0, beside which the stage materialize is measured.
 bench-materialize: .venv/.ready
 	$(BIN)/python benchmarks/materialize.py --peer-python "$(PEER_PYTHON)"
@@ -57,6 +65,7 @@ bench-scale: .venv/.ready
 	$(BIN)/python benchmarks/scale.py
 
 bench-repair: .venv/.ready
+	$(BIN)/python benchmarks/repair.py 60000 700
 	$(BIN)/python benchmarks/repair.py 60000 2000
 	$(BIN)/python benchmarks/repair.py 20000 8000
 

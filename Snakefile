@@ -24,6 +24,7 @@ localrules:
     materialize,
     concatenate,
     adopt,
+    coverage,
     aggregate,
     statistics,
     compare,
@@ -36,6 +37,7 @@ include: "workflow/rules/materialize.smk"
 include: "workflow/rules/collect.smk"
 include: "workflow/rules/repair.smk"
 include: "workflow/rules/concatenate.smk"
+include: "workflow/rules/coverage.smk"
 include: "workflow/rules/aggregate.smk"
 include: "workflow/rules/adopt.smk"
 include: "workflow/rules/statistics.smk"

@@ -1,9 +1,10 @@
 """The local backend on a million rollouts: from repaired shards to the written metrics file, in seconds and megabytes.
 
-Usage: python benchmarks/scale.py [--rollouts N] [--bytes N]
-The shards are written with records of about `--bytes` bytes and repaired by the stage repair, which is not timed; then
-the stage aggregate runs in an interpreter of its own. It reads scores.parquet and the sidecars, never the rollouts, so
-the size of a record changes nothing. Exits with 1 above 60 s or 3 GB.
+Usage: python benchmarks/scale.py [--rollouts N] [--bytes N]    (10 GB with --bytes 10000; as much again while it works)
+The shards are written with records of about `--bytes` bytes and repaired; then the stages coverage, aggregate and
+concatenate run, each in an interpreter of its own. The first two read scores.parquet and the sidecars, never the
+rollouts, so the size of a record changes nothing for them; repair and concatenate need no more memory for larger records.
+Exits with 1 if aggregate takes more than 60 s, or anything more than 3 GB. In the workflow coverage runs beside aggregate.
 """
 
 import argparse
@@ -22,11 +23,12 @@ import polars as pl
 
 from rollmake.core.plan import PLAN_VERSION, Plan
 from rollmake.core.shards import shard_name
-from rollmake.stages import repair
 
 SHARDS, REPEATS, FAILING = 16, 8, 0.01
 MOST_S, MOST_MEGABYTES = 60, 3000
 ANSWERS = ["four", "five", "six", None]
+TEXTS = ("--texts", "extracted", "subset")
+METRICS_NAME = "rollouts_aggregate_metrics.json"
 METRICS = "{backend: local, answer_key: extracted, subset_key: subset}"
 
 
@@ -69,15 +71,14 @@ def write_shard(source, shard, tasks, padding):
 
 
 def prepare(folder, tasks, size):
-    """A run up to its repaired shards; their bytes."""
-    written = 0
+    """A run up to its repaired shards; their bytes, and the peak megabytes of repairing one."""
+    written, peak = 0, 0.0
     for shard in range(SHARDS):
         source = folder / "raw" / "rollouts.jsonl"
         write_shard(source, shard, tasks, "x" * max(0, size - 450))
         written += source.stat().st_size
         output = folder / "repaired" / shard_name(shard, SHARDS) / "rollouts.jsonl"
-        files = repair.Files(rollouts=source, output=output, texts=["extracted", "subset"])
-        repair.run(files, repair.Settings(retry_invalid_judge_responses=False))
+        peak = max(peak, stage("repair", "--rollouts", source, "--output", output, *TEXTS)[1])
         shutil.rmtree(folder / "raw")
     keys = pl.DataFrame({"task": range(tasks)}).join(pl.DataFrame({"rollout": range(REPEATS)}), how="cross")
     keys.with_columns(
@@ -87,22 +88,29 @@ def prepare(folder, tasks, size):
     plan = Plan(version=PLAN_VERSION, **counts, digest="0" * 32, environment="")
     (folder / "plan.json").write_bytes(msgspec.json.encode(plan))
     (folder / "environment.json").write_text('{"version": 1, "kind": "topology", "identity": "", "servers": {}}')
-    return written
+    return written, peak
+
+
+def stage(name, *words):
+    """Seconds and peak megabytes of a stage."""
+    begin = time.monotonic()
+    child = subprocess.Popen([sys.executable, "-m", "rollmake", name, *map(str, words)])
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        sys.exit(f"{name} failed with status {os.waitstatus_to_exitcode(status)}")
+    return time.monotonic() - begin, usage.ru_maxrss / 1024
 
 
 def measure(folder):
-    """Seconds and peak megabytes of the stage aggregate."""
-    files = {name: folder / f"{name}.json" for name in ("plan", "coverage")}
-    files |= {"environment-file": folder / "environment.json", "repaired": folder / "repaired"}
-    files |= {"output": folder / "rollouts_aggregate_metrics.json", "environment": "embedded: {policy: scripted}"}
-    words = [str(word) for name, value in files.items() for word in (f"--{name}", value)]
-    command = [sys.executable, "-m", "rollmake", "aggregate", *words, "--metrics", METRICS]
-    begin = time.monotonic()
-    child = subprocess.Popen([*command, "--count-missing-rollouts-as-zero", "true"])
-    _, status, usage = os.wait4(child.pid, 0)
-    if status:
-        sys.exit(f"failed with status {os.waitstatus_to_exitcode(status)}")
-    return time.monotonic() - begin, usage.ru_maxrss / 1024
+    """Seconds and peak megabytes of each stage behind repair."""
+    run = ["--plan", folder / "plan.json", "--repaired", folder / "repaired"]
+    options = ["--metrics", METRICS, "--count-missing-rollouts-as-zero", "true"]
+    servers = ["--environment-file", folder / "environment.json", "--environment", "embedded: {policy: scripted}"]
+    return {
+        "coverage": stage("coverage", *run, *options, "--output", folder / "coverage.json"),
+        "aggregate": stage("aggregate", *run, *options, *servers, "--output", folder / METRICS_NAME),
+        "concatenate": stage("concatenate", *run, "--output", folder / "rollouts.jsonl"),
+    }
 
 
 def main():
@@ -113,18 +121,20 @@ def main():
     folder = Path(tempfile.mkdtemp())
     try:
         begin = time.monotonic()
-        written = prepare(folder, arguments.rollouts // REPEATS, arguments.bytes)
-        print(
-            f"{arguments.rollouts} rollouts, {written / 1e9:.2f} GB, written and repaired in {time.monotonic() - begin:.0f} s"
-        )
-        seconds, peak = measure(folder)
-        size = (folder / "rollouts_aggregate_metrics.json").stat().st_size
+        written, peak = prepare(folder, arguments.rollouts // REPEATS, arguments.bytes)
+        took = time.monotonic() - begin
+        print(f"{arguments.rollouts} rollouts, {written / 1e9:.2f} GB, written and repaired in {took:.0f} s")
+        print(f"repair: peak {peak:.0f} MB for a shard of {written / SHARDS / 1e6:.0f} MB")
+        found = measure(folder)
+        size = (folder / METRICS_NAME).stat().st_size
     finally:
         shutil.rmtree(folder)
-    print(
-        f"aggregate: {seconds:.1f} s (at most {MOST_S}), peak {peak:.0f} MB (at most {MOST_MEGABYTES}),"
-        f" {size / 1e6:.0f} MB written"
-    )
+    for name, (seconds, megabytes) in found.items():
+        print(f"{name}: {seconds:.1f} s, peak {megabytes:.0f} MB")
+    seconds = found["aggregate"][0]
+    peak = max(peak, *(megabytes for _, megabytes in found.values()))
+    print(f"{size / 1e6:.0f} MB of metrics in {seconds:.1f} s (at most {MOST_S})")
+    print(f"peak {peak:.0f} MB (at most {MOST_MEGABYTES})")
     return int(seconds > MOST_S or peak > MOST_MEGABYTES)
 
 

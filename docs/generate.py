@@ -19,6 +19,7 @@ STAGES = {
     "collect": "How it is collected",
     "repair": "How shards are repaired",
     "aggregate": "How it is scored",
+    "coverage": "Whether it is scored",
 }
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from rollmake.core.blocks import BLOCK, ScoreBlocks, scalars, stack
+from rollmake.core.blocks import BLOCK, ScoreBlocks, loose_table, scalars, stack
 from rollmake.core.columns import frame_from, frame_of, joined
 
 
@@ -28,7 +28,9 @@ def test_no_records_still_have_every_fixed_column():
 def test_replies_are_not_held():
     text = "x" * 10_000
     response = {"output": text, "usage": {"tokens": 3, "text": text}}
-    fixed, numbers = scalars([row(reward=1, text=text, many=[text], response=response, ng_perf={"s": 1.5}, ok=True)])
+    fixed, numbers = scalars(
+        loose_table([row(reward=1, text=text, many=[text], response=response, ng_perf={"s": 1.5}, ok=True)])
+    )
     assert {name: list(values) for name, values in numbers.items()} == {
         "field/ok": [True],
         "usage/tokens": [3],
@@ -86,8 +88,8 @@ ROWS = st.lists(
 
 @given(ROWS, st.integers(0, 8))
 def test_any_split_gives_the_frame_of_the_whole(rows, cut):
-    parts = [scalars(part) for part in (rows[:cut], rows[cut:]) if part]
-    whole = frame_from(scalars(rows))
+    parts = [scalars(loose_table(part)) for part in (rows[:cut], rows[cut:]) if part]
+    whole = frame_from(scalars(loose_table(rows)))
     assert_frame_equal(stack([frame_from(part) for part in parts]), whole, check_column_order=False)
     assert_frame_equal(frame_from(joined(parts)), whole, check_column_order=False)
     assert_frame_equal(frame_of(rows), whole, check_column_order=False)

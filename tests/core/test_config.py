@@ -193,7 +193,7 @@ def test_every_option_names_its_stage_and_whether_it_changes_a_result():
 
 # What says which rules there are for a run.
 READ_BY_RULES = ("input_glob", "merge_shards", "require_complete")
-STAGES_WITH_OPTIONS = ("materialize", "collect", "seal", "repair", "aggregate", "statistics", "doctor")
+STAGES_WITH_OPTIONS = ("materialize", "collect", "seal", "repair", "coverage", "aggregate", "statistics", "doctor")
 
 
 @pytest.mark.parametrize("stage", STAGES_WITH_OPTIONS)

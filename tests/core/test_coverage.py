@@ -16,7 +16,8 @@ VALIDATOR = Draft202012Validator(yaml.safe_load(SCHEMA.read_text(encoding="utf-8
 KEY = {"server": pl.String, "task": pl.Int64, "rollout": pl.Int64}
 OWED = KEY | {"agent": pl.String}
 STORED = KEY | {"masked": pl.Boolean, "numeric": pl.Boolean}
-FAILED = KEY | {"failure_class": pl.String, "numeric": pl.Boolean}
+FAILED = KEY | {"failure_class": pl.String, "numeric": pl.Boolean, "attempts": pl.Int64, "terminal": pl.Boolean}
+LIMIT = 2
 KEYS = st.tuples(st.sampled_from(["s", "t", None]), st.integers(0, 3), st.integers(0, 2))
 PARTS = ("scored", "unscored", "masked", "unrouted", "imputed", "missing")
 
@@ -26,8 +27,17 @@ def frame(rows, schema):
 
 
 def states_of(owed=(), stored=(), failures=(), **count):
+    """`failures` are rows of the sidecar, in order: key, class, numeric and, if it is, terminal."""
     owed = [(key, "agent of " + str(key[0])) for key in owed]
-    return states(frame(owed, OWED), frame(stored, STORED), frame(failures, FAILED), **count)
+    rows = {}
+    for key, name, numeric, *terminal in failures:
+        *_, attempts, before = rows.get(key, (0, False))
+        rows[key] = (key, name, numeric, attempts + 1, before or terminal == [True])
+    return states(frame(owed, OWED), frame(stored, STORED), frame(rows.values(), FAILED), **count)
+
+
+def covered(*arguments, **count):
+    return coverage(states_of(*arguments, **count), LIMIT)
 
 
 def state_of(stored=(), failures=(), **count):
@@ -41,14 +51,13 @@ def state_of(stored=(), failures=(), **count):
 @given(
     st.sets(KEYS),
     st.dictionaries(KEYS, st.tuples(st.booleans(), st.booleans())),
-    st.lists(st.tuples(KEYS, st.sampled_from(["a", "b", None]), st.booleans())),
+    st.lists(st.tuples(KEYS, st.sampled_from(["a", "b", None]), st.booleans(), st.booleans())),
     st.sets(st.sampled_from(["a", "b", "c"])),
     st.booleans(),
 )
 def test_it_adds_up(owed, stored, failures, classes, count_missing):
     rows = [(key, *facts) for key, facts in stored.items()]
-    found = states_of(sorted(owed, key=str), rows, failures, count_classes=classes, count_missing=count_missing)
-    numbers = coverage(found)
+    numbers = covered(sorted(owed, key=str), rows, failures, count_classes=classes, count_missing=count_missing)
     everything = owed | set(stored) | {key for key, *_ in failures}
     assert numbers["expected"] == len(everything)
     for part in (numbers, *numbers["servers"].values(), *numbers["agents"].values()):
@@ -60,13 +69,17 @@ def test_it_adds_up(owed, stored, failures, classes, count_missing):
         assert len(part["unrouted_keys"]) == part["unrouted"]
         assert len(part["imputed_keys"]) == part["imputed"]
     for by in ("servers", "agents"):
-        for name in ("expected", "recorded", "answered", "imputed_missing", *PARTS):
+        for name in ("expected", "recorded", "answered", "gated", "imputed_missing", *PARTS):
             assert sum(part[name] for part in numbers[by].values()) == numbers[name]
     no_row = owed - set(stored) - {key for key, *_ in failures}
     imputable = {key for key in no_row if key[0] is not None} if count_missing else set()
     assert numbers["imputed_missing"] == len(imputable)
     assert numbers["missing"] == len(no_row - imputable)
     assert numbers["answered"] == len(stored)
+    tries = [key for key, *_ in failures if key not in stored]
+    ended = {key for key, *_, terminal in failures if terminal and key not in stored}
+    assert numbers["gated"] == len(ended | {key for key in tries if tries.count(key) >= LIMIT})
+    assert numbers["gated"] <= numbers["expected"] - numbers["answered"] - len(no_row)
     assert (incomplete(numbers) is None) == (everything <= set(stored))
     assert not classes & numbers["failed_by_class"].keys()
     VALIDATOR.validate(numbers)
@@ -104,24 +117,23 @@ def test_failures_that_counting_leaves_out_are_never_imputed_as_missing():
 
 
 def test_a_failure_without_class_is_counted_as_unclassified():
-    assert coverage(states_of([], [], [(("s", 0, 0), None, True)]))["failed_by_class"] == {"unclassified": 1}
+    assert covered([], [], [(("s", 0, 0), None, True)])["failed_by_class"] == {"unclassified": 1}
 
 
 def test_missing_keys_are_listed_in_order_up_to_a_limit():
-    numbers = coverage(states_of([("s", task, 0) for task in range(LISTED_KEYS + 5, 0, -1)]))
+    numbers = covered([("s", task, 0) for task in range(LISTED_KEYS + 5, 0, -1)])
     assert numbers["missing"] == LISTED_KEYS + 5
     assert numbers["missing_keys"] == [[task, 0] for task in range(1, LISTED_KEYS + 1)]
 
 
 def test_rollouts_without_server_or_agent_have_an_empty_name():
-    numbers = coverage(states_of([(None, 0, 0), ("s", 1, 0)], [(("t", 2, 0), False, True)]))
+    numbers = covered([(None, 0, 0), ("s", 1, 0)], [(("t", 2, 0), False, True)])
     assert list(numbers["servers"]) == ["", "s", "t"]
     assert list(numbers["agents"]) == ["", "agent of None", "agent of s"]
 
 
 def test_what_names_nobody_is_answered_and_unrouted_whatever_it_says():
-    found = states_of([(None, 0, 0)], [((None, 0, 0), False, True)], [])
-    numbers = coverage(found)
+    numbers = covered([(None, 0, 0)], [((None, 0, 0), False, True)], [])
     assert (numbers["answered"], numbers["unrouted"], numbers["recorded"], numbers["scored"]) == (1, 1, 0, 0)
     assert numbers["unrouted_keys"] == [[0, 0]]
     assert numbers["servers"][""]["unrouted"] == 1
@@ -129,17 +141,35 @@ def test_what_names_nobody_is_answered_and_unrouted_whatever_it_says():
 
 def test_subsets_are_counted_if_they_are_known():
     found = states_of([("s", 0, 0), ("s", 1, 0)], [(("s", 0, 0), False, True)], [])
-    numbers = coverage(found.with_columns(subset=pl.Series(["easy", None])))
+    numbers = coverage(found.with_columns(subset=pl.Series(["easy", None])), LIMIT)
     assert {name: part["missing"] for name, part in numbers["subsets"].items()} == {"": 1, "easy": 0}
     VALIDATOR.validate(numbers)
-    assert "subsets" not in coverage(found)
+    assert "subsets" not in coverage(found, LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("failures", "gated"),
+    [
+        ([("a", True)], 0),
+        ([("a", True), ("b", True)], 1),
+        ([("a", True, True)], 1),
+        ([("a", True, True), ("b", True)], 1),
+        ([], 0),
+    ],
+)
+def test_gated_is_what_a_collector_would_not_ask_for_again(failures, gated):
+    key, other = ("s", 0, 0), ("s", 1, 0)
+    rows = [(key, *one) for one in failures]
+    assert covered([key, other], [], rows)["gated"] == gated
+    assert covered([key, other], [], rows, count_classes=["a", "b"])["servers"]["s"]["gated"] == gated
+    assert covered([key, other], [(key, False, True)], rows)["gated"] == 0
 
 
 def test_what_a_run_lacks_is_said_in_words():
     owed = [("s", task, 0) for task in range(4)]
     failures = [(("s", 1, 0), "broken", True), (("s", 2, 0), "slow", True)]
-    found = states_of(owed, [(("s", 0, 0), False, True)], failures, count_classes=["slow"])
-    assert incomplete(coverage(found)) == (
+    found = covered(owed, [(("s", 0, 0), False, True)], failures, count_classes=["slow"])
+    assert incomplete(found) == (
         "3 of 4 rollouts have no result (1 left no row; failed: broken 1; 1 only count as zero); "
         "the first that left none: task 3 rollout 0"
     )

@@ -6,7 +6,7 @@ from rollmake.core.phrases import headline, number, percent, plural, seconds, wa
 from rollmake.core.report import basis
 
 NOTHING = {"expected": 0, "scored": 0, "unscored": 0, "masked": 0, "imputed": 0, "failed_by_class": {}, "missing": 0}
-NOTHING |= {"unrouted": 0}
+NOTHING |= {"unrouted": 0, "gated": 0}
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,13 @@ def test_the_headline_tells_what_the_score_rests_on(numbers, said):
 def test_warnings_name_everything_that_is_not_scored():
     failed = {"judge_failed": 2, "agent_run_error": 10}
     numbers = {"expected": 80, "scored": 60, "unscored": 1, "masked": 2, "imputed": 1, "missing": 4, "unrouted": 3}
+    numbers |= {"gated": 5}
     said = warnings(NOTHING | numbers | {"failed_by_class": failed}, 1)
     assert said == [
         "4 rollouts left no row at all and are in no score.",
         "12 rollouts failed (agent_run_error 10, judge_failed 2) and are in no score.",
         "1 rollout has no result, but counts in the score as configured.",
+        "5 rollouts without result are not asked for again: terminal, or out of attempts.",
         "2 rollouts are masked: answered, but left out of the score.",
         "1 rollout has no numeric reward and is in no score.",
         "3 rollouts are answered, but without the name of an agent or server, and are in no score.",

@@ -62,8 +62,10 @@ def test_a_score_stands_beside_the_coverage_of_its_server():
     ],
 )
 def test_a_score_has_an_interval_if_it_is_known(servers, interval):
-    [score] = report.scores([entry()], {"servers": {"s": NUMBERS}}, {"servers": servers})
-    assert score.interval == interval
+    [score] = report.scores([entry()], {"servers": {"s": NUMBERS}}, {"score": "reward", "servers": servers})
+    assert (score.interval, score.named) == (interval, None)
+    [score] = report.scores([entry()], {"servers": {"s": NUMBERS}}, {"score": "grade", "servers": servers})
+    assert (score.interval, score.named) == (None, report.NamedScore("grade", 0.5, interval) if servers else None)
     assert report.scores([entry()], {"servers": {"s": NUMBERS}})[0].interval is None
 
 

@@ -12,7 +12,7 @@ from rollmake.core.columns import frame_of
 from rollmake.core.coverage import State
 from rollmake.core.metrics import aggregate_metrics
 from rollmake.core.passk import pass_at_k
-from rollmake.core.statistics import rewards_of, statistics, task_rewards, unknown_rollouts
+from rollmake.core.statistics import measurable_rollouts, rewards_of, statistics, task_rewards
 
 
 def row(task, rollout, reward, **fields):
@@ -25,7 +25,8 @@ def rewards(rows, imputed=()):
 
 
 def of(rows, unknown=0, imputed=()):
-    return statistics(rewards(rows, imputed), unknown)
+    known = rewards(rows, imputed)
+    return statistics(known, unknown + int((~known.imputed).sum()))
 
 
 TASKS = st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=1, max_size=6)
@@ -102,7 +103,7 @@ def test_nothing_scored_is_nothing_known():
 def test_masked_rollouts_are_not_unknown_and_rollouts_without_a_server_are_nobodys():
     states = [*State, State.MISSING, State.FAILED]
     frame = pl.DataFrame({"server": ["s"] * len(State) + [None, "t"], "state": [one.value for one in states]})
-    assert unknown_rollouts(frame) == {"s": 4, "t": 1}
+    assert measurable_rollouts(frame) == {"s": 5, "t": 1}
 
 
 def test_the_mean_of_each_task_is_kept_for_comparisons():

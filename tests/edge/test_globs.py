@@ -3,7 +3,7 @@
 import pytest
 
 from rollmake.core.errors import InputError
-from rollmake.edge.globs import external_shards, find_shards
+from rollmake.edge.globs import external_shards, find_shards, require_shards
 
 
 @pytest.fixture
@@ -46,5 +46,10 @@ def test_what_a_run_writes_itself_is_no_shard_of_it(tmp_path, monkeypatch):
     patterns = "x.jsonl, results/*/*.jsonl, results/*/*/*/*.jsonl"
     found = ["x.jsonl", "results/a/more.jsonl", "results/b/rollouts.jsonl"]
     assert external_shards(patterns, tmp_path / "results/a") == found
+    assert external_shards("results/a/r*.jsonl", tmp_path / "results/a") == []
+
+
+def test_a_run_without_shards_is_named():
+    assert require_shards(["x"], "x", "a") == ["x"]
     with pytest.raises(InputError, match=r"runs.a: no rollouts file matches 'results/a/r\*.jsonl'"):
-        external_shards("results/a/r*.jsonl", tmp_path / "results/a")
+        require_shards([], "results/a/r*.jsonl", "a")

@@ -1,11 +1,14 @@
 """Reading a file into its index."""
 
 import pytest
+from polars.testing import assert_frame_equal
 
+from rollmake.core.blocks import ScoreBlocks
 from rollmake.core.lines import Reason
 from rollmake.core.scan import Kind, Scan
+from rollmake.edge import scan as edge_scan
 from rollmake.edge.ranges import reader
-from rollmake.edge.scan import same_record, scan_file
+from rollmake.edge.scan import same_record, scan_file, scan_rollouts
 
 LINE = b'{"_ng_task_index":%d,"_ng_rollout_index":0,"x":"%s"}'
 
@@ -33,6 +36,27 @@ def test_look_sees_records_only_and_may_take_them_out(tmp_path):
     scan = scan_file(path, Kind.ROLLOUTS, look)
     assert seen == [0, 1, 2]
     assert [int(code) > 0 for code in scan.codes] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"[1]\n", b"\n", b'{"_ng_task_index":7,"_ng_rollout_index":1,"_ng_failure_class":"x"}']
+)
+def test_rollouts_are_indexed_and_scored_whether_read_lightly_or_in_full(tmp_path, monkeypatch, damage):
+    monkeypatch.setattr(edge_scan, "BATCH", 100)
+    path = tmp_path / "file"
+    rows = [
+        b'{"_ng_task_index":%d,"_ng_rollout_index":0,"reward":%d,"a":"b"}\n' % (task, task % 2) for task in range(9)
+    ]
+    path.write_bytes(b"".join([*rows[:5], damage, *rows[5:]]))
+    light, full = ScoreBlocks(["a"]), ScoreBlocks(["a"])
+    one = scan_rollouts(path, light)
+    other = scan_file(path, Kind.ROLLOUTS, lambda found: full.add(found) or {})
+    assert (one.rows.tolist(), one.removed.tolist(), one.lines) == (
+        other.rows.tolist(),
+        other.removed.tolist(),
+        other.lines,
+    )
+    assert_frame_equal(light.frame(), full.frame(), check_column_order=False)
 
 
 @pytest.mark.parametrize(("second", "same"), [(b"aa", True), (b"ab", False), (b"aaa", False)])

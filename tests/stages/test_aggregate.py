@@ -9,14 +9,16 @@ import polars as pl
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
+from polars.testing import assert_frame_equal
 
 from helpers.metrics_server import serving
+from rollmake.core.chosen import Metrics
 from rollmake.core.errors import DataError, InputError, ServerError
 from rollmake.core.metrics import aggregate_metrics
 from rollmake.core.plan import Plan
 from rollmake.core.topology import Environment, parse_topology
-from rollmake.stages import repair
-from rollmake.stages.aggregate import Files, Metrics, Settings, run
+from rollmake.stages import coverage, repair
+from rollmake.stages.aggregate import Files, LocalMetrics, Settings, run, server_metrics
 from stages.shard_files import lines, row, write_shard
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
@@ -70,31 +72,37 @@ class Run:
             files = repair.Files(rollouts=source, output=shard / "rollouts.jsonl", texts=list(texts))
             repair.run(files, repair.Settings(retry_invalid_judge_responses=False))
 
-    def run(self, classes=(), missing=False, metrics=None, disabled=False):
-        files = Files(
+    def files(self):
+        return Files(
             plan=self.folder / "plan.json",
             environment_file=self.folder / "environment.json",
             repaired=self.folder / "repaired",
             environment=json.dumps({"topology": str(self.folder / "topology.yaml")}),
             output=self.folder / "rollouts_aggregate_metrics.json",
-            coverage=self.folder / "coverage.json",
         )
-        settings = Settings(
-            metrics=metrics or Metrics(backend="server"),
-            disable_aggregation=disabled,
-            count_failure_classes_as_zero=list(classes),
-            count_missing_rollouts_as_zero=missing,
-        )
-        run(files, settings)
-        if disabled:
-            return self.coverage()
-        content = files.output.read_bytes()
+
+    def run(self, classes=(), missing=False, metrics=None):
+        settings = Settings(metrics=metrics or Metrics(backend="server"), **counted(classes, missing))
+        run(self.files(), settings)
+        content = self.files().output.read_bytes()
         entries = valid("aggregate_metrics", orjson.loads(content))
         assert content == orjson.dumps(entries, option=orjson.OPT_INDENT_2)
-        return entries, self.coverage()
+        return entries, self.coverage(classes, missing, metrics)
 
-    def coverage(self):
-        return valid("coverage", orjson.loads((self.folder / "coverage.json").read_bytes()))
+    def coverage(self, classes=(), missing=False, metrics=None, **options):
+        if not list(self.folder.glob("repaired/*/scores.parquet")):
+            self.repair()
+        output = self.folder / "coverage.json"
+        settings = {"disable_aggregation": False, "max_attempts": 2, "retry_terminal_timeouts": False, **options}
+        coverage.run(
+            coverage.Files(plan=self.folder / "plan.json", repaired=self.folder / "repaired", output=output),
+            coverage.Settings(metrics=metrics or Metrics(backend="server"), **counted(classes, missing), **settings),
+        )
+        return valid("coverage", orjson.loads(output.read_bytes()))
+
+
+def counted(classes=(), missing=False):
+    return {"count_failure_classes_as_zero": list(classes), "count_missing_rollouts_as_zero": missing}
 
 
 def answered(task, rollout=0, reward=1.0, **fields):
@@ -183,22 +191,20 @@ def test_nothing_owed_is_an_empty_list_and_no_server_is_asked(tmp_path):
     assert coverage["expected"] == 0
 
 
-def test_nothing_scored_is_an_error_and_the_coverage_is_written(tmp_path):
+def test_nothing_scored_is_an_error(tmp_path):
     this = Run(tmp_path, [(0, 0, 0, "s", "a"), (1, 0, 0, "s", "a")], {"s": ("a", 1)})
     this.shard(0, [], [failed(0)])
     with pytest.raises(DataError, match=r"none of 2 .*1 failed as agent_run_error, 1 left no row"):
         this.run()
     assert not (tmp_path / "rollouts_aggregate_metrics.json").exists()
-    assert this.coverage()["missing_keys"] == [[1, 0]]
 
 
-def test_a_server_that_cannot_score_is_named_and_the_coverage_is_written(tmp_path):
+def test_a_server_that_cannot_score_is_named(tmp_path):
     with serving((422, b"no", {})) as server:
         this = Run(tmp_path, [(0, 0, 0, "s", "a")], {"s": ("a", server.port)})
         this.shard(0, [answered(0)])
         with pytest.raises(ServerError, match=r"'s'.*status 422"):
             this.run()
-    assert this.coverage()["scored"] == 1
     assert not (tmp_path / "rollouts_aggregate_metrics.json").exists()
 
 
@@ -304,13 +310,15 @@ def mixed(tmp_path):
 @pytest.mark.parametrize("count", [{}, {"missing": True}, {"classes": ["agent_run_error"], "missing": True}])
 def test_the_local_backend_computes_what_default_servers_do(mixed, count):
     this, server = mixed
-    expected, coverage = this.run(**count)
+    expected, _ = this.run(**count)
     asked = len(server.requests)
-    entries, own = this.run(**count, metrics=local())
+    entries, _ = this.run(**count, metrics=local())
     assert len(server.requests) == asked == 2
-    assert own == coverage
     assert entries == expected
     assert [entry["_ng_environment_server"] for entry in entries] == ["b", "z"]
+    options = Settings(metrics=local(), **counted(**count))
+    own, theirs = LocalMetrics(this.files(), options).states, server_metrics(this.files(), options).states
+    assert_frame_equal(own, theirs, check_row_order=False)
 
 
 def test_the_local_backend_adds_pass_at_k_over_the_fields_that_are_named(mixed):
@@ -349,16 +357,6 @@ def test_shards_that_were_repaired_without_a_field_are_named(tmp_path):
     this.repair()
     with pytest.raises(DataError, match=r"scores.parquet: it was written without the field 'subset'.*--texts subset"):
         this.run(metrics=local(subset_key="subset"))
-
-
-def test_without_aggregation_there_is_coverage_and_no_old_score_beside_it(tmp_path):
-    this = Run(tmp_path, [(0, 0, 0, "s", "a"), (1, 0, 0, "s", "a")], {"s": ("a", 1)})
-    this.shard(0, [answered(0)])
-    this.repair()
-    (tmp_path / "rollouts_aggregate_metrics.json").write_text("[]")
-    coverage = this.run(disabled=True)
-    assert (coverage["scored"], coverage["answered"], coverage["missing"]) == (1, 1, 1)
-    assert not (tmp_path / "rollouts_aggregate_metrics.json").exists()
 
 
 @pytest.mark.parametrize(

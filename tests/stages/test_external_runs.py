@@ -5,11 +5,13 @@ import json
 import orjson
 import pytest
 
+from rollmake.core.chosen import Metrics
 from rollmake.core.contract import aggregate_path, failures_path
 from rollmake.core.errors import DataError, InputError
-from rollmake.stages import aggregate, concatenate
+from rollmake.stages import aggregate, concatenate, coverage
 from stages.shard_files import lines, quarantined, row
 from stages.test_adopt import Run
+from stages.test_aggregate import counted
 
 
 class External(Run):
@@ -26,13 +28,17 @@ class External(Run):
                 environment_file=self.folder / "environment.json",
                 environment=json.dumps({"topology": "none.yaml"}),
                 output=aggregate_path(output),
-                coverage=self.folder / "coverage.json",
             ),
-            aggregate.Settings(
-                metrics=aggregate.Metrics(backend="local", **fields),
+            aggregate.Settings(metrics=Metrics(backend="local", **fields), **counted(classes, missing)),
+        )
+        coverage.run(
+            coverage.Files(**files, output=self.folder / "coverage.json"),
+            coverage.Settings(
+                metrics=Metrics(backend="local", **fields),
                 disable_aggregation=False,
-                count_failure_classes_as_zero=list(classes),
-                count_missing_rollouts_as_zero=missing,
+                max_attempts=None,
+                retry_terminal_timeouts=False,
+                **counted(classes, missing),
             ),
         )
         entries = orjson.loads(aggregate_path(output).read_bytes())

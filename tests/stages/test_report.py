@@ -299,5 +299,8 @@ def test_the_interval_stands_beside_the_score(tmp_path):
     folder = make_run(tmp_path / "run")
     assert "95 % interval over tasks" not in words(page(folder))
     mean = {"estimate": 0.5, "low": 0.125, "high": 0.875}
-    (folder / "statistics.json").write_text(json.dumps({"servers": {SERVER: {"mean": mean}}}))
+    (folder / "statistics.json").write_text(json.dumps({"score": "reward", "servers": {SERVER: {"mean": mean}}}))
     assert "mean reward 95 % interval over tasks 0.125 to 0.875" in words(page(folder))
+    (folder / "statistics.json").write_text(json.dumps({"score": "grade", "servers": {SERVER: {"mean": mean}}}))
+    assert "mean grade 0.5, 95 % interval over tasks 0.125 to 0.875" in words(page(folder))
+    assert "mean reward 95" not in words(page(folder))

@@ -8,9 +8,10 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from rollmake.core.errors import DataError
+from rollmake.core.chosen import Metrics
+from rollmake.core.errors import DataError, InputError
 from rollmake.stages import compare, statistics
-from stages.test_aggregate import Run, answered, failed
+from stages.test_aggregate import Run, answered, counted, failed
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 
@@ -23,16 +24,18 @@ def read(path, name):
     return content
 
 
-def statistics_of(run, classes=(), missing=False):
+def statistics_of(run, classes=(), missing=False, score=None):
     files = statistics.Files(
         plan=run.folder / "plan.json",
         repaired=run.folder / "repaired",
         output=run.folder / "statistics.json",
         tasks=run.folder / "task_rewards.parquet",
     )
-    settings = statistics.Settings(count_failure_classes_as_zero=list(classes), count_missing_rollouts_as_zero=missing)
-    statistics.run(files, settings)
-    return read(files.output, "statistics")["servers"]
+    metrics = Metrics(backend="local", score=score)
+    statistics.run(files, statistics.Settings(metrics=metrics, **counted(classes, missing)))
+    content = read(files.output, "statistics")
+    assert content["score"] == score or (score is None and content["score"] == "reward")
+    return content["servers"]
 
 
 def a_run(folder, rewards, server="s"):
@@ -86,6 +89,51 @@ def test_two_runs_are_compared_over_the_tasks_that_both_scored(tmp_path):
     [pair] = found["comparisons"]
     assert (pair["tasks"], pair["only_first"], pair["only_second"]) == (3, 0, 1)
     assert (pair["test"], pair["better"], pair["worse"], pair["p"]) == ("mcnemar_exact", 1, 0, 1.0)
+
+
+def graded(folder, grades):
+    """One shard of rollouts with the reward 1 and these grades; None has none, and there is one that failed."""
+    folder.mkdir(exist_ok=True)
+    this = Run(folder, [(task, 0, 0, "s", "a") for task in range(len(grades) + 1)], {"s": ("a", 1)})
+    rows = [answered(task, **({} if grade is None else {"grade": grade})) for task, grade in enumerate(grades)]
+    this.shard(0, rows, [failed(len(grades))])
+    this.repair()
+    return this
+
+
+def test_the_score_that_the_config_names_is_what_the_numbers_are_over(tmp_path):
+    this = graded(tmp_path, [0.25, True, 0, None])
+    [found] = statistics_of(this, ["agent_run_error"], score="grade").values()
+    assert (found["rollouts"], found["imputed"], found["mean"]["estimate"]) == (3, 0, pytest.approx(1.25 / 3))
+    assert (found["unknown"], found["if_unknown_failed"], found["if_unknown_passed"]) == (2, 1.25 / 5, 3.25 / 5)
+    [plain] = statistics_of(this, ["agent_run_error"]).values()
+    assert (plain["rollouts"], plain["imputed"], plain["mean"]["estimate"], plain["unknown"]) == (5, 1, 0.8, 1)
+
+
+def test_where_servers_compute_the_numbers_are_over_the_reward(tmp_path):
+    this = graded(tmp_path, [0.25])
+    expected = statistics_of(this)
+    metrics = Metrics(backend="server", score="grade")
+    files = statistics.Files(
+        plan=tmp_path / "plan.json", repaired=tmp_path / "repaired", output=tmp_path / "a", tasks=tmp_path / "b"
+    )
+    statistics.run(files, statistics.Settings(metrics=metrics, **counted()))
+    assert read(tmp_path / "a", "statistics")["servers"] == expected
+
+
+def test_a_score_that_no_rollout_has_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"metrics.score: no rollout has the number 'level2'"):
+        statistics_of(graded(tmp_path, [0.25]), score="level2")
+
+
+def test_runs_over_different_scores_are_not_compared(tmp_path):
+    for name, score in (("first", None), ("second", "grade")):
+        statistics_of(graded(tmp_path / name, [0.5, 1.0]), score=score)
+    with pytest.raises(DataError, match="different scores, grade and reward"):
+        compared(tmp_path / "first", tmp_path / "second", tmp_path / "out.json")
+    statistics_of(graded(tmp_path / "third", [1.0, 0.5]), score="grade")
+    found = compared(tmp_path / "second", tmp_path / "third", tmp_path / "out.json")
+    assert (found["score"], found["comparisons"][0]["mean_first"]) == ("grade", 0.75)
 
 
 def test_runs_without_a_common_task_are_compared_as_such(tmp_path):

@@ -2,13 +2,15 @@
 
 import json
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from helpers.run_folder import make_run
 from rollmake.core.errors import DataError, InputError
-from rollmake.stages import status
+from rollmake.stages import repair, status
+from stages.shard_files import lines, row, write_shard
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -50,6 +52,26 @@ def test_shards_are_told_from_progress_journal_or_plan(folder):
     assert (first.failed_by_class, first.age_s) == ({"judge_failed": 2}, 10.0)
     assert (second.state, second.planned, second.done, second.owed, second.age_s) == ("started", 5, 2, 3, 60.0)
     assert (third.state, third.planned, third.done, third.owed, third.age_s) == ("not started", 5, 0, 5, None)
+
+
+def test_a_shard_that_something_else_collected_is_as_far_as_its_repaired_files_say(folder):
+    failed = [row(0, 0, _ng_failure_class="a"), row(2, 0, _ng_failure_class="a"), row(2, 0, _ng_failure_class="b")]
+    shutil.rmtree(folder / "shards" / "0002-of-0003")
+    source = write_shard(folder / "in", lines(row(0, 0), row(0, 1)), lines(*failed))
+    repaired = folder / "repaired" / "0002-of-0003"
+    files = repair.Files(rollouts=source, output=repaired / "rollouts.jsonl")
+    repair.run(files, repair.Settings(retry_invalid_judge_responses=False))
+    shard = status.statuses(folder, NOW)[2]
+    assert (shard.state, shard.planned, shard.done, shard.gated, shard.owed) == ("repaired", 5, 2, 1, 2)
+    assert shard.failed_by_class == {"b": 1}
+    (repaired / "rollouts_failures.jsonl").unlink()
+    with pytest.raises(
+        DataError, match=r"0002-of-0003/rollouts_failures.jsonl: there is no such file. Repair that shard"
+    ):
+        status.statuses(folder, NOW)
+    (repaired / "scores.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"0002-of-0003/scores.parquet: cannot be read.*Repair that shard first"):
+        status.statuses(folder, NOW)
 
 
 def test_a_sealed_shard_without_a_journal_is_counted(folder):

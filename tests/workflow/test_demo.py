@@ -22,7 +22,7 @@ def finished(tmp_path_factory):
         runs={"one": {"shards": 3}, "two": {"num_repeats": 1}},
     )
     assert workflow.planned() == {
-        "environment": 2, "materialize": 2, "collect": 4, "concatenate": 2, "aggregate": 2, "statistics": 2,
+        "environment": 2, "materialize": 2, "collect": 4, "concatenate": 2, "aggregate": 2, "coverage": 2, "statistics": 2,
         "report": 2,
     }  # fmt: skip
     done = workflow.run()
@@ -103,10 +103,10 @@ def test_options_that_change_no_result_rerun_nothing(copy, options):
 
 def test_options_that_change_a_result_rerun_their_stage_and_what_follows(copy):
     change(copy, count_missing_rollouts_as_zero=True)
-    assert copy.planned() == {"aggregate": 2, "statistics": 2, "report": 2}
+    assert copy.planned() == {"aggregate": 2, "coverage": 2, "statistics": 2, "report": 2}
     change(copy, max_attempts=7)
     assert copy.planned() == {
-        "collect": 4, "concatenate": 2, "aggregate": 2, "statistics": 2, "report": 2,
+        "collect": 4, "concatenate": 2, "aggregate": 2, "coverage": 2, "statistics": 2, "report": 2,
     }  # fmt: skip
 
 

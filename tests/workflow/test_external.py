@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from helpers.metrics_server import serving
 from helpers.runs import json_lines
 from helpers.workflow import Workflow
 
@@ -20,8 +21,8 @@ def write(path, rows):
     path.write_text("".join(json.dumps(one) + "\n" for one in rows))
 
 
-def topology(folder):
-    server = {"host": "127.0.0.1", "port": NOBODY_PORT, "agent_server": {"name": "solver"}}
+def topology(folder, port=NOBODY_PORT):
+    server = {"host": "127.0.0.1", "port": port, "agent_server": {"name": "solver"}}
     content = {"quiz": {"environment_servers": {"quiz": server}}}
     content["solver"] = {"responses_api_agents": {"solver": {"host": "127.0.0.1", "port": NOBODY_PORT}}}
     (folder / "servers.yaml").write_text(yaml.safe_dump(content))
@@ -57,7 +58,7 @@ def finished(tmp_path_factory):
         compare=[["old", "new"]],
     )
     assert workflow.planned() == {
-        "environment": 3, "repair": 4, "adopt": 3, "concatenate": 2, "aggregate": 2, "coverage": 1, "statistics": 2,
+        "environment": 3, "repair": 4, "adopt": 3, "concatenate": 2, "aggregate": 2, "coverage": 3, "statistics": 2,
         "compare": 1, "report": 3, "check": 2,
     }  # fmt: skip
     workflow.done = workflow.run("--keep-going")
@@ -109,8 +110,28 @@ def test_a_run_without_aggregation_ends_with_its_coverage(finished):
     assert not {"rollouts.jsonl", "rollouts_aggregate_metrics.json", "statistics.json"} & names
 
 
+def test_the_coverage_stands_although_a_server_does_not_score(tmp_path):
+    write(tmp_path / "in/a.jsonl", [row(0, reward=1.0)])
+    write(tmp_path / "in/a_failures.jsonl", [row(1, _ng_failure_class="slow")] * 3)
+    with serving((422, b"no", {})) as server:
+        workflow = Workflow(
+            tmp_path, environment=topology(tmp_path, server.port), runs={"x": {"input_glob": "in/*.jsonl"}}
+        )
+        done = workflow.run("--keep-going")
+    assert done.returncode == 1
+    assert "'quiz'" in done.stderr
+    assert "status 422" in done.stderr
+    coverage = content(workflow, "x/coverage.json")
+    assert (coverage["scored"], coverage["failed_by_class"], coverage["gated"]) == (1, {"slow": 1}, 1)
+    assert not (workflow.results / "x/rollouts_aggregate_metrics.json").exists()
+    assert workflow.planned() == {"aggregate": 1, "report": 1}
+
+
 def test_a_pattern_that_matches_nothing_is_named(tmp_path):
-    workflow = Workflow(tmp_path, environment=topology(tmp_path), runs={"x": {"input_glob": "nowhere/*.jsonl"}})
+    write(tmp_path / "in/a.jsonl", [row(0, reward=1.0)])
+    runs = {"x": {"input_glob": "nowhere/*.jsonl"}, "y": {"input_glob": "in/*.jsonl"}}
+    workflow = Workflow(tmp_path, environment=topology(tmp_path), runs=runs)
     done = workflow.run("-n")
     assert done.returncode == 1
     assert "runs.x: no rollouts file matches 'nowhere/*.jsonl'" in done.stdout + done.stderr
+    assert workflow.planned("results/y/coverage.json") == {"adopt": 1, "coverage": 1, "environment": 1, "repair": 1}

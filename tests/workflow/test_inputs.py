@@ -49,7 +49,7 @@ def planned_split(tmp_path_factory):
     return workflow
 
 
-AFTERWARDS = ("concatenate", "aggregate", "statistics", "report")
+AFTERWARDS = ("concatenate", "aggregate", "coverage", "statistics", "report")
 
 
 @pytest.fixture

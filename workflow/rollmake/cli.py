@@ -25,6 +25,7 @@ STAGES = (
     "repair",
     "concatenate",
     "adopt",
+    "coverage",
     "aggregate",
     "statistics",
     "compare",

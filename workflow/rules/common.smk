@@ -9,7 +9,8 @@ from rollmake.core.errors import RollmakeError
 from rollmake.core.scan import files_of
 from rollmake.core.shards import parse_shard, shard_names
 from rollmake.edge.commands import put_in_front
-from rollmake.edge.globs import external_shards
+from rollmake.edge.globs import external_shards, require_shards
+from rollmake.edge.polling import steady_polling
 from rollmake.edge.settings import as_text, flags, load_config
 from rollmake.edge.tasks import find, found_files
 
@@ -20,20 +21,18 @@ except RollmakeError as error:
 
 # What the SLURM executor calls: its `squeue` says that pre-emption cancelled a job in words that the executor understands.
 put_in_front(Path(workflow.basedir, "profiles/slurm/bin"))
+steady_polling()
 
 RESULTS = CONFIG["results"]
 RUNS = CONFIG["runs"]
 JOB = CONFIG["job"]
 COMPARED = [tuple(pair) for pair in CONFIG["compare"]]
 # The rollouts files of each run that something else collected, in the order of its shards.
-try:
-    EXTERNAL = {
-        run: external_shards(options["input_glob"], Path(RESULTS, run))
-        for run, options in RUNS.items()
-        if options["input_glob"] is not None
-    }
-except RollmakeError as error:
-    raise WorkflowError(f"config: {error}") from None
+EXTERNAL = {
+    run: external_shards(options["input_glob"], Path(RESULTS, run))
+    for run, options in RUNS.items()
+    if options["input_glob"] is not None
+}
 
 
 def any_of(runs):
@@ -81,8 +80,13 @@ def final_targets():
 
 
 def shard_count(run):
-    """How many shards a run has."""
-    return len(EXTERNAL[run]) if run in EXTERNAL else RUNS[run]["shards"]
+    """How many shards a run has. A run whose pattern matches nothing is refused here, so that it stops no other run."""
+    if run not in EXTERNAL:
+        return RUNS[run]["shards"]
+    try:
+        return len(require_shards(EXTERNAL[run], RUNS[run]["input_glob"], run))
+    except RollmakeError as error:
+        raise WorkflowError(f"config: {error}") from None
 
 
 def collected(place):

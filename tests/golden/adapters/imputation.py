@@ -3,7 +3,7 @@ from operator import itemgetter
 import polars as pl
 
 from rollmake.core.contract import AGENT_REF, ROLLOUT, SERVER, TASK
-from rollmake.core.coverage import coverage
+from rollmake.core.coverage import numbers as coverage_numbers
 from rollmake.core.errors import InputError
 from rollmake.core.imputation import Scoring
 from rollmake.core.routing import servers_by_agent
@@ -31,7 +31,7 @@ def run(input: dict, topology: dict | None):
         for server, row in routed["materialized"]
     ]
     schema = {"server": pl.String, "task": pl.Int64, "rollout": pl.Int64, "agent": pl.String}
-    numbers = coverage(scoring.settle(pl.DataFrame(owed, schema=schema, orient="row")))
+    numbers = coverage_numbers(scoring.settle(pl.DataFrame(owed, schema=schema, orient="row")))
     for server, row in routed["materialized"]:
         scoring.impute(server, row)
     found = {

@@ -1,20 +1,18 @@
 """The frame of `core/scores.py`, built from records one at a time without holding on to them."""
 
 from collections.abc import Collection, Mapping
-from operator import itemgetter
 from typing import Any
 
 import orjson
 import polars as pl
 
-from rollmake.core.columns import EXACT, Lists, frame_from, joined, lists_of
+from rollmake.core.columns import EXACT, NOTHING, Lists, Table, frame_from, joined, lists_of, table_of
 from rollmake.core.contract import ATTEMPT, RESPONSE, REWARD, ROLLOUT, TASK
 from rollmake.core.scores import FIELD, JSON
 
 BLOCK = 1 << 14
 ATTEMPTS = range(2**31)
 WIDTH = {pl.Boolean: 0, pl.Int64: 1, pl.Float64: 2}
-NOTHING: dict[str, Any] = {}
 
 
 class ScoreBlocks:
@@ -22,18 +20,22 @@ class ScoreBlocks:
 
     def __init__(self, texts: Collection[str] = ()) -> None:
         """`texts` are fields that are taken in whatever they hold, as JSON."""
-        self._names = list(dict.fromkeys(texts))
+        self.texts = list(dict.fromkeys(texts))
         self._lists: list[Lists] = []
         self._held = 0
         self._frames: list[pl.DataFrame] = []
 
     def add(self, rows: list[dict[str, Any]]) -> None:
         """Take notice of some records."""
-        lists = scalars(rows)
-        for name in self._names:
-            lists.fixed[JSON + name] = [as_json(row.get(name)) for row in rows]
+        self.add_table(loose_table(rows))
+
+    def add_table(self, table: Table) -> None:
+        """Take notice of the records of a table, which has all members that are taken in whatever they hold."""
+        lists, size = scalars(table), len(table.rewards)
+        for name in self.texts:
+            lists.fixed[JSON + name] = list(map(as_json, table.found.get(name, [None] * size)))
         self._lists.append(lists)
-        self._held += len(rows)
+        self._held += size
         if self._held >= BLOCK:
             self._close_block()
 
@@ -48,19 +50,23 @@ class ScoreBlocks:
 
     def _close_block(self) -> None:
         lists = joined(self._lists)
-        texts = [pl.Series(JSON + name, lists.fixed[JSON + name], dtype=pl.String) for name in self._names]
+        texts = [pl.Series(JSON + name, lists.fixed[JSON + name], dtype=pl.String) for name in self.texts]
         self._frames.append(frame_from(lists).with_columns(texts))
         self._lists, self._held = [], 0
 
 
-def scalars(rows: list[dict[str, Any]]) -> Lists:
-    """What of records with identity is read, leaving out everything that `frame_of` refuses."""
-    keys = {name: list(map(itemgetter(key), rows)) for name, key in (("task", TASK), ("rollout", ROLLOUT))}
-    given = [row.get(ATTEMPT) for row in rows]
-    attempts = [value if type(value) is int and value in ATTEMPTS else 0 for value in given]
+def loose_table(rows: list[dict[str, Any]]) -> Table:
+    """The table of records with identity; a response or usage that `frame_of` refuses counts as none."""
     responses = [row.get(RESPONSE) for row in rows]
     usage = [one.get("usage") if type(one) is dict else None for one in responses]
-    return lists_of(rows, keys, attempts, [one if type(one) is dict else NOTHING for one in usage])
+    return table_of(rows, [one if type(one) is dict else NOTHING for one in usage])
+
+
+def scalars(table: Table) -> Lists:
+    """What is read of records with identity; an attempt that is none counts as the first."""
+    found, size = table.found, len(table.rewards)
+    attempts = [value if type(value) is int and value in ATTEMPTS else 0 for value in found.get(ATTEMPT, [0] * size)]
+    return lists_of(table, {"task": found.get(TASK, []), "rollout": found.get(ROLLOUT, []), "attempt": attempts})
 
 
 def as_json(value: Any) -> str | None:

@@ -1,8 +1,9 @@
 """pass@k and the like over the fields that the config names, from a frame of scores (NeMo Gym contract 5.3)."""
 
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import msgspec
 import orjson
 import polars as pl
 
@@ -12,7 +13,7 @@ from rollmake.core.infos import dicts
 from rollmake.core.passk import ANY_OF_K, AVERAGE_OF_K, MAJORITY_OF_K, Rollouts, highest_k, pass_at_k, subset_metrics
 from rollmake.core.scores import FIELD, JSON
 
-Metrics = dict[str, Any]
+Values = dict[str, Any]
 
 
 class Chosen(NamedTuple):
@@ -28,7 +29,21 @@ class Chosen(NamedTuple):
         return list(dict.fromkeys(name for name in (self.answer_key, self.subset_key) if name is not None))
 
 
-def chosen_metrics(measured: pl.DataFrame, chosen: Chosen) -> tuple[Metrics, Metrics]:
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """Who computes the metrics, and the fields that the local backend looks at."""
+
+    backend: Literal["server", "local"]
+    score: str | None = None
+    answer_key: str | None = None
+    subset_key: str | None = None
+
+    @property
+    def chosen(self) -> Chosen:
+        """The fields, none of them where servers compute."""
+        return Chosen(self.score, self.answer_key, self.subset_key) if self.backend == "local" else Chosen()
+
+
+def chosen_metrics(measured: pl.DataFrame, chosen: Chosen) -> tuple[Values, Values]:
     """What goes into `agent_metrics`, and the part of it, that of the highest k, that goes into `key_metrics`.
 
     `measured` is a frame in the form of `core/scores.py`, sorted by (task, rollout); lines without the score are left
@@ -40,7 +55,7 @@ def chosen_metrics(measured: pl.DataFrame, chosen: Chosen) -> tuple[Metrics, Met
         return {}, {}
     tasks = task_lists(measured.filter(pl.col(FIELD + score).is_not_null()), score, chosen.texts)
     agent = pass_at_k(tasks, answer_key=chosen.answer_key, score=score)
-    keys: Metrics = {}
+    keys: Values = {}
     for pattern in (ANY_OF_K, AVERAGE_OF_K, MAJORITY_OF_K):
         keys |= highest_k(agent, pattern)
     if chosen.subset_key is not None:

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -21,9 +23,21 @@ EXACT, OBSERVED, HIDDEN = "exact/", "observed", "hidden/"
 INT64 = range(-(2**63), 2**63)
 DTYPES = {bool: pl.Boolean, int: pl.Int64, float: pl.Float64}
 ABSENT = object()
+NOTHING: dict[str, Any] = {}
 NONE = type(None)
 PLAIN = {*DTYPES, NONE}
 Record = dict[str, Any]
+
+
+class Table(NamedTuple):
+    """Records: the values of each member, the rewards, ABSENT for none, and what their responses say of their usage.
+
+    Members without a number in any record may lack.
+    """
+
+    found: Mapping[str, Sequence[Any]]
+    rewards: Sequence[Any]
+    usage: Sequence[Record]
 
 
 class Lists(NamedTuple):
@@ -40,22 +54,28 @@ def frame_of(rows: list[Record]) -> pl.DataFrame:
     for a `response` or a `response.usage` that is neither empty nor an object.
     """
     keys = {"task": indices(rows, TASK), "rollout": indices(rows, ROLLOUT)}
-    return frame_from(lists_of(rows, keys, [row.get(ATTEMPT) or 0 for row in rows], usages(rows)))
+    attempts = [row.get(ATTEMPT) or 0 for row in rows]
+    return frame_from(lists_of(table_of(rows, usages(rows)), keys | {"attempt": attempts}))
 
 
-def lists_of(rows: list[Record], keys: dict[str, list[int]], attempts: list[int], usage: list[Record]) -> Lists:
-    """What is read of `rows`, whose indices, attempts and usage are known."""
-    found, nothing = transposed(rows), [None] * len(rows)
+def table_of(rows: list[Record], usage: Sequence[Record]) -> Table:
+    """The table of some records whose usage is known."""
+    return Table(transposed(rows), [row.get(REWARD, ABSENT) for row in rows], usage)
+
+
+def lists_of(table: Table, keys: dict[str, Sequence[int]]) -> Lists:
+    """What is read of records whose indices and attempts are known."""
+    found, rewards, usage = table
+    nothing = [None] * len(rewards)
     perf = [value if type(value) is dict else None for value in found.get(PERF, nothing)]
     references = found.get(AGENT_REF, nothing)
     fixed = {
         **keys,
-        "attempt": attempts,
         "server": found.get(SERVER, nothing),
         "agent": [reference.get("name") if type(reference) is dict else None for reference in references],
         "masked": list(map(bool, found.get(MASK, nothing))),
         OBSERVED: [value is not None for value in perf],
-        REWARD: [row.get(REWARD, ABSENT) for row in rows],
+        REWARD: rewards,
     }
     fields = {name: values for name, values in found.items() if not name.startswith("_") and name != REWARD}
     members = transposed(usage)
@@ -66,12 +86,14 @@ def lists_of(rows: list[Record], keys: dict[str, list[int]], attempts: list[int]
     return Lists(fixed, numbers | number_lists(PERF_COLUMN, transposed([value or {} for value in perf])))
 
 
-def transposed(rows: list[Record]) -> dict[str, Sequence[Any]]:
+def transposed(rows: Sequence[Record]) -> dict[str, Sequence[Any]]:
     """The values of each name in `rows`, one a record, None where a record has none."""
-    shapes = dict.fromkeys(map(tuple, rows))
-    if len(shapes) == 1:
-        return dict(zip(*shapes, zip(*map(dict.values, rows), strict=True), strict=True))
-    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(shapes))}
+    names = tuple(rows[0]) if rows else ()
+    if len(names) > 1 and set(map(len, rows)) == {len(names)}:
+        # Nearly always all have the same names, which then need not be looked at in Python.
+        with suppress(KeyError):
+            return dict(zip(names, zip(*map(itemgetter(*names), rows), strict=True), strict=True))
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
 
 
 def joined(parts: list[Lists]) -> Lists:
@@ -150,7 +172,8 @@ def place(row: Record) -> str:
 
 def texts(values: Sequence[Any]) -> pl.Series:
     """The strings among `values`, null for anything else."""
-    return pl.Series([value if isinstance(value, str) else None for value in values], dtype=pl.String)
+    plain = set(map(type, values)) <= {str, NONE}
+    return pl.Series(values if plain else [v if isinstance(v, str) else None for v in values], dtype=pl.String)
 
 
 def is_number(value: object) -> bool:
@@ -188,13 +211,14 @@ def column(name: str, values: Sequence[Any]) -> dict[str, pl.Series]:
 
 def fits(values: Sequence[Any]) -> bool:
     """Whether all whole numbers among `values` fit into 64 bits."""
-    numbers = [value for value in values if value is not None]
+    numbers = [value for value in values if value is not None] if None in values else values
     return min(numbers, default=0) in INT64 and max(numbers, default=0) in INT64
 
 
 def reward_columns(rewards: Sequence[Any]) -> dict[str, pl.Series]:
     """The columns of the field `reward`, which metrics repeat as it was stored. ABSENT stands for none at all."""
-    found = column(FIELD + REWARD, [value if is_number(value) else None for value in rewards])
+    plain = set(map(type, rewards)) <= PLAIN
+    found = column(FIELD + REWARD, rewards if plain else [value if is_number(value) else None for value in rewards])
     kind = found[FIELD + REWARD].dtype if found else None
     plain = (bool, int, float) if kind == pl.Boolean else (int, float)
     if set(map(type, rewards)) <= {*plain, object}:

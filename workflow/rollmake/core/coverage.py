@@ -6,6 +6,8 @@ from typing import Any
 
 import polars as pl
 
+from rollmake.core.settlement import given_up
+
 KEY = ["server", "task", "rollout"]
 UNCLASSIFIED = "unclassified"
 LISTED_KEYS = 1000
@@ -32,14 +34,16 @@ def states(
     count_classes: Collection[str] = (),
     count_missing: bool = False,
 ) -> pl.DataFrame:
-    """One line for each rollout that is owed or has a row: KEY, agent, failure_class, state, stored.
+    """One line for each rollout that is owed or has a row: KEY, agent, failure_class, state, stored, attempts, terminal.
 
-    All frames have server, task and rollout; `owed` has agent, `stored` masked and numeric (is the reward a number?),
-    and `failures`, of which the last line of a key counts, failure_class and numeric (would its reward be a number?).
-    A rollout without a server cannot be imputed. `failure_class` is null for a rollout without a row in the sidecar.
+    All frames have server, task and rollout; `owed` has agent, `stored` masked and numeric (is the reward a number?).
+    `failures` has failure_class and numeric (would its reward be a number?) of a rollout's last row in the sidecar, how
+    many rows that are (`attempts`), and whether one of them says that it must not be tried again (`terminal`). A rollout
+    without a server cannot be imputed. `failure_class` is null for a rollout without a row in the sidecar.
     """
-    last = failures.unique(KEY, keep="last").rename({"numeric": "failure_numeric"})
-    last = last.with_columns(pl.col("failure_class").fill_null(UNCLASSIFIED), failed=True)
+    last = failures.rename({"numeric": "failure_numeric"}).with_columns(
+        pl.col("failure_class").fill_null(UNCLASSIFIED), failed=True
+    )
     keys = pl.concat([owed.select(KEY), stored.select(KEY), last.select(KEY)]).unique(maintain_order=True)
     known = keys.join(owed.unique(KEY), on=KEY, how="left", nulls_equal=True)
     known = known.join(stored.with_columns(stored=True), on=KEY, how="left", nulls_equal=True)
@@ -63,21 +67,32 @@ def states(
         .then(pl.lit(State.IMPUTED))
         .otherwise(pl.lit(State.MISSING))
     )
-    return known.select(*KEY, "agent", "failure_class", state=state, stored=pl.col("stored").fill_null(False))
+    return known.select(
+        *KEY,
+        "agent",
+        "failure_class",
+        state=state,
+        stored=pl.col("stored").fill_null(False),
+        attempts=pl.col("attempts").fill_null(0),
+        terminal=pl.col("terminal").fill_null(False),
+    )
 
 
-def coverage(states: pl.DataFrame) -> dict[str, Any]:
+def coverage(states: pl.DataFrame, max_attempts: int) -> dict[str, Any]:
     """The content of coverage.json: the numbers of the run, and the same by server, agent and, if it is known, subset.
 
     `expected` = `scored` + `unscored` + `masked` + `unrouted` + `imputed` + the sum of `failed_by_class` + `missing`.
     `recorded` is what the reference calls scored: every rollout with a row in the metrics, `answered` every one with a
-    result of its own, whatever that says. `imputed_missing` are those of `imputed` that left no row. `missing_keys`,
-    `imputed_keys` and `unrouted_keys` list the first 1000 of those as [task, rollout]. The name of an absent server,
-    agent or subset is empty.
+    result of its own, whatever that says. `gated` are those without one that are not to be asked for again, since they
+    are terminal or had `max_attempts`; they are among the failed, imputed and unscored. `imputed_missing` are those of
+    `imputed` that left no row. `missing_keys`, `imputed_keys` and `unrouted_keys` list the first 1000 of those as
+    [task, rollout]. The name of an absent server, agent or subset is empty.
     """
+    gated = given_up(pl.col("stored"), pl.col("terminal"), pl.col("attempts"), max_attempts)
+    states = states.with_columns(gated=gated)
     parts = {
         f"{column}s": {
-            name: numbers(part)
+            name: _gated_numbers(part)
             for (name,), part in states.with_columns(pl.col(column).fill_null(""))
             .sort(column)
             .partition_by(column, as_dict=True, maintain_order=True)
@@ -86,7 +101,11 @@ def coverage(states: pl.DataFrame) -> dict[str, Any]:
         for column in ("server", "agent", "subset")
         if column in states.columns
     }
-    return numbers(states) | parts
+    return _gated_numbers(states) | parts
+
+
+def _gated_numbers(states: pl.DataFrame) -> dict[str, Any]:
+    return numbers(states) | {"gated": int(states["gated"].sum())}
 
 
 def numbers(states: pl.DataFrame) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import polars as pl
 from rollmake.core import contract as c
 from rollmake.core.columns import is_number
 from rollmake.core.coverage import KEY, State, states
+from rollmake.core.settlement import is_terminal
 
 Record = dict[str, Any]
 Key = tuple[str | None, int, int]
@@ -20,7 +21,13 @@ NEVER_FILLED = (c.PARAMS, c.RESPONSE)
 HEAVY = (c.RESPONSE, c.PARAMS, c.OBSERVATIONS, c.CAPTURE, c.TRAJECTORY)
 RESPONSE_KEPT = ("usage", "incomplete_details")
 STORED = {"server": pl.String, "task": pl.Int64, "rollout": pl.Int64, "masked": pl.Boolean, "numeric": pl.Boolean}
-FAILED = {"server": pl.String, "task": pl.Int64, "rollout": pl.Int64, "failure_class": pl.String, "numeric": pl.Boolean}
+FAILED = {
+    **{name: STORED[name] for name in KEY},
+    "failure_class": pl.String,
+    "numeric": pl.Boolean,
+    "attempts": pl.Int64,
+    "terminal": pl.Boolean,
+}
 
 
 class Outcomes:
@@ -30,8 +37,11 @@ class Outcomes:
     rollout in `waiting`, then `impute_rest`. `fields` are the names on stored records, by environment server.
     """
 
-    def __init__(self, *, count_classes: Collection[str], count_missing: bool) -> None:
+    def __init__(
+        self, *, count_classes: Collection[str], count_missing: bool, retry_terminal_timeouts: bool = False
+    ) -> None:
         self.count_classes, self.count_missing = frozenset(count_classes), count_missing
+        self._retry_timeouts = retry_terminal_timeouts
         # Failed rollouts of a class that counts, then after `settle` also missing ones (None), until they are imputed.
         self.waiting: dict[Key, Record | None] = {}
         self.fields: dict[str | None, set[str]] = {}
@@ -40,7 +50,9 @@ class Outcomes:
     def add_failure(self, server: str | None, record: Record) -> None:
         """A record of the sidecar, in the order of the file: the last of a rollout stands."""
         key, name = key_of(server, record), failure_class(record)
-        self._failures[key] = (*key, name, is_number(record.get(c.REWARD, 0.0)))
+        *_, attempts, terminal = self._failures.get(key, (0, False))
+        terminal = terminal or is_terminal(record, self._retry_timeouts)
+        self._failures[key] = (*key, name, is_number(record.get(c.REWARD, 0.0)), attempts + 1, terminal)
         self.waiting.pop(key, None)
         if name in self.count_classes and server is not None:
             self.waiting[key] = record

@@ -15,6 +15,8 @@ from rollmake.core.contract import ROLLOUT, TASK
 WHITE = b" \t\r\n\v\f"
 NUL, BOM = b"\0", b"\xef\xbb\xbf"
 INDICES = range(-(2**63), 2**63)
+# The bytes that a line which is one record and its newline has in these places.
+ENDS = ((itemgetter(0), ord("{")), (itemgetter(-2), ord("}")), (itemgetter(-1), ord("\n")))
 
 
 class Reason(StrEnum):
@@ -76,17 +78,27 @@ def plain_records(lines: Sequence[bytes]) -> Plain | None:
 
     It says the same as `judge_line` of nearly every line, many of them at once.
     """
-    if {line[:1] for line in lines} != {b"{"} or {line[-2:] for line in lines} != {b"}\n"}:
+    if not stand_alone(lines):
         return None
     try:
         rows = list(map(orjson.loads, lines))
         tasks, rollouts = (list(map(itemgetter(key), rows)) for key in (TASK, ROLLOUT))
     except (orjson.JSONDecodeError, KeyError):
         return None
-    for values in (tasks, rollouts):
-        if set(map(type, values)) != {int} or min(values) not in INDICES or max(values) not in INDICES:
-            return None
-    return Plain(rows, tasks, rollouts)
+    return Plain(rows, tasks, rollouts) if indices_fit(tasks) and indices_fit(rollouts) else None
+
+
+def stand_alone(lines: Sequence[bytes]) -> bool:
+    """Whether there is nothing around an object and its newline in any of the lines, if they are JSON at all."""
+    try:
+        return all(set(map(at, lines)) == {byte} for at, byte in ENDS)
+    except IndexError:
+        return False
+
+
+def indices_fit(values: Sequence[Any]) -> bool:
+    """Whether there are values, all of them whole numbers that may be the index of a task or rollout."""
+    return set(map(type, values)) == {int} and min(values) in INDICES and max(values) in INDICES
 
 
 def padding(line: bytes, verdict: Verdict) -> list[tuple[int, bytes]]:

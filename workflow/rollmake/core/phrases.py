@@ -26,6 +26,7 @@ def warnings(numbers: Mapping[str, Any], scored_servers: int) -> list[str]:
         "left no row at all and {are} in no score": numbers["missing"],
         f"failed ({classes}) and {{are}} in no score": sum(failed.values()),
         "{have} no result, but {count} in the score as configured": numbers["imputed"],
+        "without result {are} not asked for again: terminal, or out of attempts": numbers["gated"],
         "{are} masked: answered, but left out of the score": numbers["masked"],
         "{have} no numeric reward and {are} in no score": numbers["unscored"],
         "{are} answered, but without the name of an agent or server, and {are} in no score": numbers["unrouted"],

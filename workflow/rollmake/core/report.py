@@ -61,8 +61,19 @@ class Repeat(msgspec.Struct, frozen=True):
     error: float
 
 
+class NamedScore(msgspec.Struct, frozen=True):
+    """The mean of the score that the config names, with its 95 % interval if one is known."""
+
+    name: str
+    mean: float
+    interval: tuple[float, float] | None
+
+
 class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean reward of one environment server, or None, with its spread and the coverage it rests on."""
+    """The mean reward of one environment server, or None, with its spread and the coverage it rests on.
+
+    `named` is the score of the config beside it, if it names another.
+    """
 
     label: str
     server: str
@@ -72,6 +83,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None
     across: dict[str, float]
     interval: tuple[float, float] | None
+    named: NamedScore | None
     basis: Basis
     tasks: list[TaskReward]
     histogram: list[Bin]
@@ -141,17 +153,20 @@ def scores(
             raise DataError(
                 f"coverage.json names no environment server {server!r}", where="aggregate metrics", remedy=remedy
             )
-        found.append(_score(entry, unscored.pop(server), (statistics or {"servers": {}})["servers"].get(server)))
+        found.append(_score(entry, unscored.pop(server), _named(statistics, server)))
     return found + [_score({c.SERVER: name}, numbers, None) for name, numbers in sorted(unscored.items())]
 
 
-def _interval(statistics: Mapping[str, Any] | None) -> tuple[float, float] | None:
-    """The 95 % interval of the mean reward, if one is known."""
-    mean = (statistics or {"mean": {"low": None}})["mean"]
-    return None if mean["low"] is None else (mean["low"], mean["high"])
+def _named(statistics: Mapping[str, Any] | None, server: str) -> NamedScore | None:
+    """The mean of a server by statistics.json, whatever it is over."""
+    mean = statistics["servers"].get(server, {}).get("mean") if statistics else None
+    if not statistics or mean is None or mean["estimate"] is None:
+        return None
+    interval = None if mean["low"] is None else (mean["low"], mean["high"])
+    return NamedScore(statistics["score"], mean["estimate"], interval)
 
 
-def _score(entry: Mapping[str, Any], numbers: Mapping[str, Any], statistics: Mapping[str, Any] | None) -> Score:
+def _score(entry: Mapping[str, Any], numbers: Mapping[str, Any], named: NamedScore | None) -> Score:
     metrics = entry.get("agent_metrics") or {}
     tasks = task_rewards(entry.get("group_level_metrics") or [])
     many = len(tasks) > TASKS_SHOWN
@@ -164,7 +179,8 @@ def _score(entry: Mapping[str, Any], numbers: Mapping[str, Any], statistics: Map
         low=_number(metrics, "min/reward"),
         high=_number(metrics, "max/reward"),
         across={name: value for name in STATISTICS if (value := _number(metrics, name + ACROSS)) is not None},
-        interval=_interval(statistics),
+        interval=named.interval if named and named.name == c.REWARD else None,
+        named=named if named and named.name != c.REWARD else None,
         basis=basis(numbers),
         tasks=[] if many else tasks,
         histogram=histogram([task.mean for task in tasks], BINS) if many else [],

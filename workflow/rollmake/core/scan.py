@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rollmake.core.columns import Table
 from rollmake.core.contract import ATTEMPT, FAILURE_CLASS, ROLLOUT, TASK, P, failures_path, materialized_path
 from rollmake.core.lines import Reason, Verdict, judge_line, padding, plain_records
 
@@ -82,18 +83,30 @@ class Scan:
         plain = plain_records(lines)
         if plain is None:
             return [row for line in lines if (row := self.take(line)) is not None]
+        self.enter(lines, plain.tasks, plain.rollouts, self._ranks(plain.rows))
+        return plain.rows
+
+    def take_table(self, lines: Sequence[bytes], table: Table) -> None:
+        """Enter the next lines of a rollouts file, which `table` has the records of, each a plain line."""
+        classes = table.found.get(FAILURE_CLASS)
+        ranks = 1 if classes is None else [value is None for value in classes]
+        self.enter(lines, table.found[TASK], table.found[ROLLOUT], ranks)
+
+    def enter(
+        self, lines: Sequence[bytes], tasks: Sequence[int], rollouts: Sequence[int], ranks: Sequence[int] | int
+    ) -> None:
+        """Enter the next lines of the file, each one record and its newline, whose keys and ranks are known."""
         sizes = np.fromiter(map(len, lines), np.int64, len(lines))
         ends = np.cumsum(sizes)
         cells = np.empty((len(lines), len(ROW)), dtype=np.int64)
-        cells[:, TASK_COLUMN], cells[:, ROLLOUT_COLUMN] = plain.tasks, plain.rollouts
-        cells[:, RANK] = self._ranks(plain.rows)
+        cells[:, TASK_COLUMN], cells[:, ROLLOUT_COLUMN] = tasks, rollouts
+        cells[:, RANK] = ranks
         cells[:, LINE] = np.arange(self.lines + 1, self.lines + 1 + len(lines))
         cells[:, OFFSET] = self.size + ends - sizes
         cells[:, LENGTH] = sizes - 1
         self._rows.frombytes(cells.tobytes())
         self._codes.frombytes(bytes(len(lines)))
         self.lines, self.size = self.lines + len(lines), self.size + int(ends[-1])
-        return plain.rows
 
     def take_out(self, reason: Reason, record: int = -1) -> None:
         """Take a record out again, by its place among those that were entered: without one the last."""

@@ -8,17 +8,19 @@ import polars as pl
 from numpy.typing import NDArray
 
 from rollmake.core.bootstrap import Interval, ratio_intervals
+from rollmake.core.contract import REWARD
 from rollmake.core.coverage import State
 from rollmake.core.passk import Scores, any_of_k_by_task
+from rollmake.core.scores import FIELD
 
 Floats = NDArray[np.float64]
-# What has no result of its own, so that its reward could be any. Masked rollouts are left out on purpose.
-UNKNOWN = (State.IMPUTED, State.FAILED, State.MISSING, State.UNSCORED)
+# What has no score on purpose; whatever else is owed could have any.
+WITHOUT = (State.MASKED, State.UNROUTED)
 LARGEST_K = 64
 
 
 class Rewards(NamedTuple):
-    """The rewards of an environment server, one line a scored rollout, sorted by (task, rollout)."""
+    """The rewards, or other scores, of an environment server, one line a scored rollout, sorted by (task, rollout)."""
 
     task: NDArray[np.int64]
     reward: Floats
@@ -26,22 +28,29 @@ class Rewards(NamedTuple):
     imputed: NDArray[np.bool_]
 
 
-def rewards_of(frame: pl.DataFrame) -> Rewards:
-    """The scored lines of a frame in the form of `core/scores.py` that says of each whether it is imputed."""
-    scored = frame.filter(pl.col("reward").is_not_null(), ~pl.col("masked")).sort("task", "rollout")
+def rewards_of(frame: pl.DataFrame, score: str = REWARD) -> Rewards:
+    """The lines with a `score` of a frame in the form of `core/scores.py` that says of each whether it is imputed.
+
+    A number that stands for a reward, as that of imputed rollouts, stands for no other score.
+    """
+    name = "reward" if score == REWARD else FIELD + score
+    values = pl.col(name) if name in frame.columns else pl.lit(None)
+    known = frame.with_columns(score=values.cast(pl.Float64))
+    scored = known.filter(pl.col("score").is_not_null(), ~pl.col("masked")).sort("task", "rollout")
     return Rewards(
         scored["task"].to_numpy(),
-        scored["reward"].to_numpy(),
+        scored["score"].to_numpy(),
         scored["attempt"].cast(pl.Int64).to_numpy(),
         scored["imputed"].to_numpy(),
     )
 
 
-def statistics(rewards: Rewards, unknown: int) -> dict[str, Any]:
+def statistics(rewards: Rewards, measurable: int) -> dict[str, Any]:
     """The entry of one environment server in statistics.json; rewards as they are, not in per cent.
 
-    `unknown` is how many rollouts are owed without a result of their own, imputed ones included.
+    `measurable` is how many rollouts should have a score of their own.
     """
+    unknown = measurable - int((~rewards.imputed).sum())
     scores = by_task(rewards)
     counts = np.count_nonzero(~np.isnan(scores), axis=1).astype(float)
     some, every = any_of_k_by_task(scores)[:, :LARGEST_K], 1 - any_of_k_by_task(1 - scores)[:, :LARGEST_K]
@@ -113,9 +122,9 @@ def by_attempt(rewards: Rewards) -> list[dict[str, Any]]:
     return [{"attempt": attempt, "rollouts": count, "mean": mean} for attempt, count, mean in rows]
 
 
-def unknown_rollouts(states: pl.DataFrame) -> Mapping[str, int]:
-    """How many rollouts of each environment server have no result of their own, by the states of a run."""
-    counts = states.filter(pl.col("state").is_in([state.value for state in UNKNOWN])).group_by("server").len()
+def measurable_rollouts(states: pl.DataFrame) -> Mapping[str, int]:
+    """How many rollouts of each environment server should have a score, by the states of a run."""
+    counts = states.filter(~pl.col("state").is_in([state.value for state in WITHOUT])).group_by("server").len()
     return {server: count for server, count in counts.iter_rows() if server is not None}
 
 

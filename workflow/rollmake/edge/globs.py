@@ -16,16 +16,17 @@ def find_shards(patterns: str, root: Path | None = None) -> list[str]:
 
 
 def external_shards(patterns: str, run: Path) -> list[str]:
-    """The shards of a run that something else collected; what the run itself writes is none of them.
-
-    Raises InputError if there is none.
-    """
+    """The shards of a run that something else collected; what the run itself writes is none of them."""
     own = [(run / "rollouts.jsonl").resolve(), (run / "repaired").resolve()]
-    found = [path for path in find_shards(patterns) if not own_output(Path(path).resolve(), own)]
-    if not found:
+    return [path for path in find_shards(patterns) if not own_output(Path(path).resolve(), own)]
+
+
+def require_shards(shards: list[str], patterns: str, run: str) -> list[str]:
+    """The shards that were found for a run. Raises InputError if there are none."""
+    if not shards:
         remedy = "Correct `input_glob`; it is relative to where snakemake runs"
-        raise InputError(f"no rollouts file matches {patterns!r}", where=f"runs.{run.name}", remedy=remedy)
-    return found
+        raise InputError(f"no rollouts file matches {patterns!r}", where=f"runs.{run}", remedy=remedy)
+    return shards
 
 
 def own_output(path: Path, own: list[Path]) -> bool:

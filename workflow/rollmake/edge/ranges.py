@@ -21,25 +21,21 @@ def copy_lines(read: Read, source: np.ndarray, offset: np.ndarray, length: np.nd
     `source`, `offset` and `length` are whole numbers, one a line: which source, where its line starts and how many
     bytes it has without its newline. Lines that follow each other in a source, one byte apart, are copied at once.
     """
-    parts, size = [], 0
     for begin in range(0, len(source), ROWS):
         some = slice(begin, begin + ROWS)
-        for which, start, end in _runs(source[some], offset[some], length[some]):
-            if end - start <= PIECE and len(whole := read(which, start, end - start)) == end - start:
-                parts.append(whole)
-                size += end - start
-            else:
-                target.writelines([*_lines(parts), *pieces(read, which, start, end - start), b"\n"])
-                parts, size = [], 0
-            if size >= PIECE:
-                target.writelines(_lines(parts))
-                parts, size = [], 0
-    target.writelines(_lines(parts))
+        for runs, size in _portions(*_runs(source[some], offset[some], length[some])):
+            _copy(read, runs, size, target)
 
 
-def _lines(parts: list[bytes]) -> list[bytes]:
-    """The bytes of some lines, each with its newline."""
-    return [b"\n".join([*parts, b""])] if parts else []
+def _copy(read: Read, runs: list[list[int]], size: int, target: IO[bytes]) -> None:
+    """Write runs of lines, (source, offset, length) each and `size` bytes in all; a long one goes in pieces."""
+    if size <= PIECE:
+        whole = b"\n".join([read(source, offset, length) for source, offset, length in runs])
+        if len(whole) == size + len(runs) - 1:
+            target.writelines([whole, b"\n"])
+            return
+    for run in runs:
+        target.writelines([*pieces(read, *run), b"\n"])
 
 
 def pieces(read: Read, source: int, offset: int, length: int) -> Iterator[bytes]:
@@ -90,9 +86,19 @@ class Windows:
             return os.pread(file.fileno(), length, offset)
 
 
-def _runs(source: np.ndarray, offset: np.ndarray, length: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """(source, start, end) of lines that stand together."""
+def _runs(source: np.ndarray, offset: np.ndarray, length: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Lines that stand together, as source, offset and length of each such run."""
     end = offset + length
     apart = np.flatnonzero((source[1:] != source[:-1]) | (offset[1:] != end[:-1] + 1)) + 1
     first, last = np.concatenate([[0], apart]), np.concatenate([apart, [len(source)]]) - 1
-    return zip(source[first].tolist(), offset[first].tolist(), end[last].tolist(), strict=True)
+    return source[first], offset[first], end[last] - offset[first]
+
+
+def _portions(source: np.ndarray, offset: np.ndarray, length: np.ndarray) -> Iterator[tuple[list[list[int]], int]]:
+    """Runs, (source, offset, length) each, with their bytes: no more than a piece, unless a single one has more."""
+    runs, ends, begin, before = np.column_stack([source, offset, length]).tolist(), np.cumsum(length), 0, 0
+    while begin < len(runs):
+        stop = max(begin + 1, int(np.searchsorted(ends, before + PIECE, side="right")))
+        behind = int(ends[stop - 1])
+        yield runs[begin:stop], behind - before
+        begin, before = stop, behind

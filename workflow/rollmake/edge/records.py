@@ -15,6 +15,7 @@ from rollmake.edge.plan import read_plan, table_path
 
 COLUMNS = ("task", "rollout", "shard", "server", "agent")
 REPAIR = "Collect and repair that shard again"
+REPAIR_FIRST = "Repair that shard first: remove its folder, then run snakemake again"
 # The environment server of each key of a shard.
 Servers = Mapping[tuple[int, int], str | None]
 
@@ -46,11 +47,16 @@ def dealt(owed: pl.DataFrame, shards: Sequence[Path]) -> Iterator[tuple[Path, Se
         yield shard, {(task, rollout): server for task, rollout, server in rows.iter_rows()}
 
 
+def repaired_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file of a repaired shard, which has all of its files. Raises DataError if there is none."""
+    if not path.is_file():
+        raise DataError("there is no such file", where=str(path), remedy=REPAIR_FIRST)
+    return lines(path)
+
+
 def records(path: Path, servers: Servers) -> Iterator[tuple[str, tuple[int, int], Record]]:
     """The place, key and content of each line of a repaired file, all of them owed. Raises DataError."""
-    if not path.is_file():
-        raise DataError("there is no such file", where=str(path), remedy="Repair that shard first")
-    for number, line in enumerate(lines(path), 1):
+    for number, line in enumerate(repaired_lines(path), 1):
         place = f"{path}:{number}"
         try:
             record = orjson.loads(line)

@@ -11,7 +11,7 @@ from rollmake.core.contract import failures_path, materialized_path
 from rollmake.core.errors import DataError
 from rollmake.core.imputation import Outcomes, Record
 from rollmake.core.scores import FIELD, JSON
-from rollmake.edge.records import REPAIR, dealt, records
+from rollmake.edge.records import REPAIR, REPAIR_FIRST, dealt, records
 
 KEY = ("shard", "task", "rollout")
 
@@ -26,6 +26,7 @@ class RunScores:
         *,
         count_classes: Collection[str] = (),
         count_missing: bool = False,
+        retry_terminal_timeouts: bool = False,
         texts: Sequence[str] = (),
         subset_key: str | None = None,
     ) -> None:
@@ -37,7 +38,9 @@ class RunScores:
         """
         self._owed, self._shards, self._texts = owed, shards, texts
         self._added: dict[str, pl.DataFrame] = {}
-        self.outcomes = Outcomes(count_classes=count_classes, count_missing=count_missing)
+        self.outcomes = Outcomes(
+            count_classes=count_classes, count_missing=count_missing, retry_terminal_timeouts=retry_terminal_timeouts
+        )
         self._stored = _with_servers(
             stack([_scores(path, shard, texts) for shard, path in enumerate(shards)]), owed, shards
         )
@@ -86,7 +89,7 @@ def _scores(path: Path, shard: int, texts: Sequence[str]) -> pl.DataFrame:
     try:
         frame = pl.read_parquet(scores)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"cannot be read: {error}", where=str(scores), remedy="Repair that shard first") from None
+        raise DataError(f"cannot be read: {error}", where=str(scores), remedy=REPAIR_FIRST) from None
     for name in texts:
         if JSON + name not in frame.columns:
             remedy = f"Repair that shard again, with `--texts {name}`"

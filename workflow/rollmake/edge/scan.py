@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rollmake.core.blocks import ScoreBlocks
+from rollmake.core.light import LightReader
 from rollmake.core.lines import Reason
 from rollmake.core.scan import LENGTH, OFFSET, Kind, Scan
 from rollmake.edge.cycles import no_cycle_search
@@ -30,6 +32,19 @@ def scan_file(path: Path, kind: Kind, look: Look | None = None) -> Scan:
             if look is not None and records:
                 for place, reason in look(records).items():
                     scan.take_out(reason, first + place)
+    return scan
+
+
+def scan_rollouts(path: Path, scores: ScoreBlocks) -> Scan:
+    """Index a rollouts file whose records go to `scores`; nothing of them is built that is not needed for these."""
+    scan, light = Scan(Kind.ROLLOUTS), LightReader(scores.texts)
+    with no_cycle_search(), path.open("rb", buffering=1 << 20) as file:
+        while lines := file.readlines(BATCH):
+            if (table := light.read(lines)) is not None:
+                scan.take_table(lines, table)
+                scores.add_table(table)
+            else:
+                scores.add(scan.take_many(lines))
     return scan
 
 

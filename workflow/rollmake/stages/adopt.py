@@ -16,8 +16,8 @@ from rollmake.core.routing import server_of_row
 from rollmake.core.shards import shard_names
 from rollmake.core.topology import Topology, decode_environment
 from rollmake.edge.files import replacing, write_atomic
-from rollmake.edge.journal import lines
 from rollmake.edge.plan import table_path
+from rollmake.edge.records import REPAIR_FIRST, repaired_lines
 from rollmake.edge.run_files import required
 
 HELP = "Say what is owed in repaired shards that something else collected."
@@ -95,7 +95,7 @@ class Router:
         try:
             frame = pl.read_parquet(scores, columns=list(SCHEMA))
         except (OSError, pl.exceptions.PolarsError) as error:
-            raise DataError(f"cannot be read: {error}", where=str(scores), remedy="Repair that shard first") from None
+            raise DataError(f"cannot be read: {error}", where=str(scores), remedy=REPAIR_FIRST) from None
         pairs = frame.unique(["server", "agent"], maintain_order=True)
         servers = [self._server(shard, row) for row in pairs.select(list(SCHEMA)).iter_rows()]
         routed = pairs.select(stamp="server", agent="agent", server=pl.Series(servers, dtype=pl.String))
@@ -116,7 +116,7 @@ class Router:
             yield made_up(row), row
 
     def _rows(self, path: Path) -> Iterator[tuple[bytes, Row]]:
-        for line in lines(path):
+        for line in repaired_lines(path):
             record = orjson.loads(line)
             reference = record.get(AGENT_REF)
             agent = reference.get("name") if isinstance(reference, dict) else None

@@ -1,25 +1,24 @@
-"""The metrics of a run, by its environment servers' own word or computed here, and the coverage that they rest on."""
+"""The metrics of a run, by its environment servers' own word or computed here."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
-import orjson
 
 from rollmake.core.aggregate import GROUPS, entry, refuse_empty
-from rollmake.core.chosen import Chosen, chosen_metrics, require_fields
-from rollmake.core.coverage import coverage
+from rollmake.core.chosen import Metrics, chosen_metrics, require_fields
+from rollmake.core.coverage import numbers
 from rollmake.core.metrics import Scored
 from rollmake.core.routing import agent_of_server, label_runs
 from rollmake.core.topology import decode_environment
-from rollmake.edge.files import replacing, write_atomic
+from rollmake.edge.files import replacing
 from rollmake.edge.metrics_file import write_entries
 from rollmake.edge.records import planned, repaired_shards
 from rollmake.edge.run_scores import RunScores
 from rollmake.edge.server_metrics import ServerMetrics
 
-HELP = "Score the rollouts of a run, and say what the scores rest on."
+HELP = "Score the rollouts of a run."
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,28 +29,12 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
     repaired: Annotated[Path, msgspec.Meta(description="folder with one folder per repaired shard")]
     environment: Annotated[str, msgspec.Meta(description="the config's `environment`, as YAML")]
     output: Annotated[Path, msgspec.Meta(description="rollouts_aggregate_metrics.json, to be written")]
-    coverage: Annotated[Path, msgspec.Meta(description="coverage.json, to be written")]
-
-
-class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Who computes the metrics, and the fields that the local backend looks at."""
-
-    backend: Literal["server", "local"]
-    score: str | None = None
-    answer_key: str | None = None
-    subset_key: str | None = None
-
-    @property
-    def chosen(self) -> Chosen:
-        """The fields, none of them where servers compute."""
-        return Chosen(self.score, self.answer_key, self.subset_key) if self.backend == "local" else Chosen()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the config that this stage reads."""
 
     metrics: Metrics
-    disable_aggregation: bool
     count_failure_classes_as_zero: list[str]
     count_missing_rollouts_as_zero: bool
 
@@ -87,20 +70,14 @@ class LocalMetrics:
 
 
 def run(files: Files, settings: Settings) -> None:
-    """Write `files.coverage`, then the metrics of all environment servers to `files.output`.
+    """Write the metrics of all environment servers to `files.output`.
 
-    With `disable_aggregation` the coverage is all; metrics that an earlier run left are removed. Raises DataError for
-    shards that are not what the plan owes, and if rollouts are owed but none has a result; ServerError for a server
-    that has no address or does not answer. The coverage is written before servers are asked.
+    Raises DataError for shards that are not what the plan owes, and if rollouts are owed but none has a result;
+    ServerError for a server that has no address or does not answer.
     """
-    local = settings.metrics.backend == "local" or settings.disable_aggregation
+    local = settings.metrics.backend == "local"
     work = LocalMetrics(files, settings) if local else server_metrics(files, settings)
-    numbers = coverage(work.states)
-    write_atomic(files.coverage, orjson.dumps(numbers, option=orjson.OPT_INDENT_2))
-    if settings.disable_aggregation:
-        files.output.unlink(missing_ok=True)
-        return
-    refuse_empty(numbers)
+    refuse_empty(numbers(work.states))
     labels = labelled(files.environment_file, work.servers())
     with replacing(files.output) as file:
         write_entries(file, work.entries(labels))

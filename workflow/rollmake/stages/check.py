@@ -35,7 +35,7 @@ def run(files: Files, settings: Settings) -> None:
         lacking = incomplete(numbers)
     except (KeyError, TypeError) as error:
         found = f"it does not hold what it must ({error!r})"
-        raise DataError(found, where=str(files.coverage), remedy="Run the stage aggregate again") from None
+        raise DataError(found, where=str(files.coverage), remedy="Run the stage coverage again") from None
     if lacking:
         files.output.unlink(missing_ok=True)
         remedy = "Run snakemake again for what is missing; the sidecar says why others failed"

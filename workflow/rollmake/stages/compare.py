@@ -13,7 +13,7 @@ from rollmake.edge.files import write_atomic
 
 HELP = "Compare two runs over the same tasks."
 COMPARE_VERSION = 1
-COLUMNS = ["server", "task", "rollouts", "mean"]
+COLUMNS = ["server", "task", "rollouts", "mean", "score"]
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,12 +29,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(files: Files, settings: Settings) -> None:
-    """Write `files.output`. Raises DataError for files that cannot be read, and for runs without a common server."""
+    """Write `files.output`.
+
+    Raises DataError for files that cannot be read, and for runs without a common server or over different scores.
+    """
     first, second = (_tasks(path) for path in (files.first, files.second))
+    scores = sorted({*first["score"].unique(), *second["score"].unique()})
+    if len(scores) > 1:
+        found = f"the runs have different scores, {' and '.join(scores)}"
+        raise DataError(found, remedy="Name the same `metrics.score` for both")
     content = {
         "version": COMPARE_VERSION,
         "first": files.first.resolve().parent.name,
         "second": files.second.resolve().parent.name,
+        "score": scores[0] if scores else None,
         "comparisons": compare(first, second),
     }
     write_atomic(files.output, orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")

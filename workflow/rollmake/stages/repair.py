@@ -23,7 +23,7 @@ from rollmake.core.scan import LENGTH, RANK, REASONS, Kind, Scan, files_of, sort
 from rollmake.edge.deliverables import has_deliverable
 from rollmake.edge.files import replacing_all
 from rollmake.edge.ranges import Read, copy_lines, pieces, reader
-from rollmake.edge.scan import same_record, scan_file
+from rollmake.edge.scan import same_record, scan_file, scan_rollouts
 
 HELP = "Clean and sort the files of one shard; nothing is thrown away."
 REPAIR_VERSION = 1
@@ -63,7 +63,7 @@ class Shard:
         self.scans = {
             Kind.MATERIALIZED: scan_file(files[Kind.MATERIALIZED], Kind.MATERIALIZED),
             Kind.FAILURES: scan_file(files[Kind.FAILURES], Kind.FAILURES, self._look_at_failures),
-            Kind.ROLLOUTS: scan_file(files[Kind.ROLLOUTS], Kind.ROLLOUTS, self._look_at_rollouts),
+            Kind.ROLLOUTS: self._rollouts(files[Kind.ROLLOUTS]),
         }
         moved.flush()
 
@@ -88,13 +88,17 @@ class Shard:
                 self._migration.note(row)
         return {}
 
-    def _look_at_rollouts(self, rows: list[dict[str, Any]]) -> dict[int, Reason]:
-        self.scores.add(rows)
+    def _rollouts(self, path: Path) -> Scan:
         if self._migration is None:
-            return {}
+            return scan_rollouts(path, self.scores)
+        migration = self._migration
+        return scan_file(path, Kind.ROLLOUTS, lambda rows: self._look_at_rollouts(rows, migration))
+
+    def _look_at_rollouts(self, rows: list[dict[str, Any]], migration: JudgeMigration) -> dict[int, Reason]:
+        self.scores.add(rows)
         moving = {place: row for place, row in enumerate(rows) if must_move(row)}
         for row in moving.values():
-            if (failure := self._migration.move(row)) is not None:
+            if (failure := migration.move(row)) is not None:
                 line = msgspec.json.encode(failure) + b"\n"
                 self._moved.write(line)
                 self.gained.take(line)
@@ -161,8 +165,9 @@ def _write_scores(shard: Shard, target: IO[bytes]) -> None:
     order = scan.order()
     length = scan.rows[order, LENGTH]
     scores = shard.scores.frame()
-    # Column by column, so that there are never two copies of the whole.
-    columns = [scores.drop_in_place(name).gather(order) for name in scores.columns]
+    # Column by column, so that there are never two copies of the whole; an index of another type is cast each time.
+    index = pl.Series(order, dtype=pl.UInt32)
+    columns = [scores.drop_in_place(name).gather(index) for name in scores.columns]
     place = [pl.Series("offset", np.cumsum(length + 1) - length - 1), pl.Series("length", length)]
     pl.DataFrame([*columns, *place]).write_parquet(target, row_group_size=ROW_GROUP)
 

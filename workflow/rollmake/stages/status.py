@@ -2,15 +2,18 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import polars as pl
 
 from rollmake.core.errors import DataError, InputError
+from rollmake.core.ledger import KEY
+from rollmake.core.settlement import failure_facts
 from rollmake.core.shards import shard_names
 from rollmake.core.status import Found, ShardStatus, shard_status, table
 from rollmake.edge.plan import read_plan, table_path
+from rollmake.edge.records import REPAIR_FIRST, repaired_lines
 from rollmake.edge.run_files import count_lines, optional
 
 HELP = "Show how far each shard of a run is, and why."
@@ -53,9 +56,26 @@ def _status(found: Found, folder: Path, now: datetime) -> ShardStatus:
         raise DataError(f"it does not say how far the shard is ({error!r})", where=where, remedy=remedy) from error
 
 
+def _collected_elsewhere(repaired: Path) -> dict[str, Any] | None:
+    """How far a shard without a journal is, if it was repaired: nobody asks again for what failed in it."""
+    scores = repaired / "scores.parquet"
+    if not scores.exists():
+        return None
+    try:
+        done = pl.read_parquet(scores, columns=KEY)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"cannot be read: {error}", where=str(scores), remedy=REPAIR_FIRST) from None
+    failures = failure_facts(repaired_lines(repaired / "rollouts_failures.jsonl")).unique(KEY, keep="last")
+    failed = failures.join(done, on=KEY, how="anti").group_by("failure_class").len().sort("failure_class")
+    classes = dict(failed.iter_rows())
+    return {"done": len(done), "gated": sum(classes.values()), "failed_by_class": classes, "state": "repaired"}
+
+
 def _found(folder: Path, name: str, planned: int) -> Found:
     journal, sealed = folder / "journal" / name, folder / "shards" / name / "rollouts.jsonl"
     progress = optional(journal / "progress.json")
+    if not journal.exists() and not sealed.parent.exists():
+        progress = _collected_elsewhere(folder / "repaired" / name)
     rows = journal / "rollouts.jsonl"
     if not rows.exists():
         rows = sealed
