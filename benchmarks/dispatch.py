@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.constant import AGENT, constant_server
@@ -26,11 +26,21 @@ BARE_BOUND = 0.7
 FSYNC_INTERVAL_S = 1.0
 
 
+Client = Callable[[Path, int], None]
+# Folder, size of the reply, addresses of the server and of its head, options -> whether all bounds hold.
+Compare = Callable[[Path, int, tuple[str, str], argparse.Namespace], bool]
+
+
 def main() -> int:
     """Print a table and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    return each_size(compare, __doc__)
+
+
+def each_size(compare: Compare, description: str | None) -> int:
+    """Call `compare` for each size that the command line asks for, beside a constant server; returns the exit code."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
-        "--peer-python", type=Path, help="a Python with the peer installed; without it only the bare client is compared"
+        "--peer-python", type=Path, help="a Python with the peer installed; without it nobody is beside"
     )
     parser.add_argument("--rounds", type=int, default=3, help="pairs of runs of each client; the medians are compared")
     parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES), help="sizes of the reply")
@@ -47,29 +57,40 @@ def main() -> int:
 
 def compare(folder: Path, size: int, addresses: tuple[str, str], options: argparse.Namespace) -> bool:
     """Measure one size; whether all bounds hold."""
-    few, many, bound = SIZES[size]
-    clients: dict[str, Callable[[Path, int], None]] = {
+    clients: dict[str, Client] = {
         "bare": lambda work, count: bare(work, count, addresses[0]),
         "rollmake": lambda work, count: ours(work, count, addresses[1]),
     }
     if options.peer_python:
         clients["peer"] = lambda work, count: peer(work, count, addresses[1], options.peer_python)
+    rates = measured(clients, folder, size, options.rounds)
+    checks = {"of the bare client": (rates["rollmake"] / rates["bare"], BARE_BOUND)}
+    if options.peer_python:
+        checks["times the peer"] = (rates["rollmake"] / rates["peer"], SIZES[size][2])
+    held = [holds(what, ratio, least) for what, (ratio, least) in checks.items()]
+    return all(held)
+
+
+def measured(clients: Mapping[str, Client], folder: Path, size: int, rounds: int) -> dict[str, float]:
+    """Rollouts a second of each client, the median of `rounds` in which they take turns; printed."""
+    few, many, _ = SIZES[size]
     rates: dict[str, list[float]] = {name: [] for name in clients}
-    for turn in range(options.rounds):
+    for turn in range(rounds):
         for name, client in clients.items():
             seconds = [timed(client, folder / f"{name}-{turn}-{count}", count) for count in (few, many)]
             rates[name].append((many - few) / max(seconds[1] - seconds[0], 1e-9))
     median = {name: statistics.median(values) for name, values in rates.items()}
     print(f"{size:>9} bytes: " + ", ".join(f"{name} {rate:,.0f}/s" for name, rate in median.items()), flush=True)
-    checks = {"of the bare client": (median["rollmake"] / median["bare"], BARE_BOUND)}
-    if options.peer_python:
-        checks["times the peer"] = (median["rollmake"] / median["peer"], bound)
-    for what, (ratio, least) in checks.items():
-        print(f"{'':>9}   {ratio:.2f} {what} (at least {least}){'' if ratio >= least else '  BELOW'}", flush=True)
-    return all(ratio >= least for ratio, least in checks.values())
+    return median
 
 
-def timed(client: Callable[[Path, int], None], work: Path, count: int) -> float:
+def holds(what: str, ratio: float, least: float) -> bool:
+    """Print a ratio beside its bound; whether the bound holds."""
+    print(f"{'':>9}   {ratio:.2f} {what} (at least {least}){'' if ratio >= least else '  BELOW'}", flush=True)
+    return ratio >= least
+
+
+def timed(client: Client, work: Path, count: int) -> float:
     """Seconds that a client takes for `count` rollouts."""
     work.mkdir()
     write_tasks(work / "tasks.jsonl", count)

@@ -2,21 +2,18 @@
 
 `python -m benchmarks.library --peer-python PYTHON` measures replies of 2.6 kB, 100 kB and 1 MB from the constant server
 with 256 requests in flight, as `benchmarks.dispatch` does: each client runs twice, and the difference is the rate without
-its start. It fails below the bounds of `benchmarks.dispatch` against the peer.
+its start. It fails if the library is slower than the peer.
 """
 
 import argparse
 import asyncio
 import json
-import statistics
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.constant import AGENT, constant_server
-from benchmarks.dispatch import IN_FLIGHT, SIZES, ours, timed
+from benchmarks.constant import AGENT
+from benchmarks.dispatch import IN_FLIGHT, Client, each_size, holds, measured, ours
 
 ROOT = Path(__file__).resolve().parent.parent
 PEER = f"""
@@ -38,45 +35,20 @@ asyncio.run(main(*sys.argv[1:]))
 
 def main() -> int:
     """Print a line a size and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--peer-python", type=Path, help="a Python with the peer installed; without it nothing can fail"
-    )
-    parser.add_argument("--rounds", type=int, default=3, help="pairs of runs of each client; the medians are compared")
-    parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES), help="sizes of the reply")
-    options = parser.parse_args()
-    failed = False
-    for size in options.sizes:
-        with (
-            tempfile.TemporaryDirectory(prefix="bench-") as folder,
-            constant_server(Path(folder) / "server", size) as (_, head),
-        ):
-            failed |= not compare(Path(folder), size, head, options)
-    return int(failed)
+    return each_size(compare, __doc__)
 
 
-def compare(folder: Path, size: int, head: str, options: argparse.Namespace) -> bool:
+def compare(folder: Path, size: int, addresses: tuple[str, str], options: argparse.Namespace) -> bool:
     """Measure one size; whether its bound holds."""
-    few, many, bound = SIZES[size]
-    clients: dict[str, Callable[[Path, int], None]] = {
+    head = addresses[1]
+    clients: dict[str, Client] = {
         "library": lambda work, count: library(work, head),
         "collect": lambda work, count: ours(work, count, head),
     }
     if options.peer_python:
         clients["peer"] = lambda work, count: peer(work, head, options.peer_python)
-    rates: dict[str, list[float]] = {name: [] for name in clients}
-    for turn in range(options.rounds):
-        for name, client in clients.items():
-            seconds = [timed(client, folder / f"{name}-{turn}-{count}", count) for count in (few, many)]
-            rates[name].append((many - few) / max(seconds[1] - seconds[0], 1e-9))
-    median = {name: statistics.median(values) for name, values in rates.items()}
-    ratio = median["library"] / median["peer"] if options.peer_python else bound
-    print(f"{size:>9} bytes: " + ", ".join(f"{name} {rate:,.0f}/s" for name, rate in median.items()), flush=True)
-    if options.peer_python:
-        print(
-            f"{'':>9}   {ratio:.2f} times the peer (at least {bound}){'' if ratio >= bound else '  BELOW'}", flush=True
-        )
-    return ratio >= bound
+    rates = measured(clients, folder, size, options.rounds)
+    return not options.peer_python or holds("times the peer", rates["library"] / rates["peer"], 1.0)
 
 
 def library(work: Path, head: str) -> None:
