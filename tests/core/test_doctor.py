@@ -61,12 +61,12 @@ def test_a_good_cluster_has_no_warning():
     [
         ("300 sec", "accounting_storage/none", Level.OK, ""),
         ("300 sec", "accounting_storage/slurmdbd", Level.OK, ""),
-        ("210 sec", "accounting_storage/none", Level.OK, ""),
+        ("60 sec", "accounting_storage/none", Level.OK, ""),
         ("0 sec", "accounting_storage/none", Level.OK, ""),
-        ("209 sec", "accounting_storage/none", Level.PROBLEM, "MinJobAge=210"),
-        ("10 sec", "(null)", Level.PROBLEM, "MinJobAge=210"),
+        ("59 sec", "accounting_storage/none", Level.PROBLEM, "MinJobAge=60"),
+        ("10 sec", "(null)", Level.PROBLEM, "MinJobAge=60"),
         ("10 sec", "accounting_storage/slurmdbd", Level.WARNING, "slurm-status-command: sacct"),
-        ("", "accounting_storage/none", Level.WARNING, "210"),
+        ("", "accounting_storage/none", Level.WARNING, "60"),
     ],
 )
 def test_a_job_must_be_seen_after_its_end(age, storage, level, remedy):

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from rollmake.core.outlook import Evidence, Outlook, Site
-from rollmake.core.outlook_text import Held, evidence_line, held_lines, no_outlook_lines, outlook_lines
+from rollmake.core.outlook_text import Held, evidence_line, held_lines, no_outlook_lines, outlook_lines, rate_line
 
 SEEN = Evidence(rollouts=100, mean_s=10.0, p50_s=9.0, margin_s=12.0, longest_s=60.0)
 FOUND = Outlook(rollouts=320, jobs=2, links=3, allocations=8, seconds=5400.0, bound="the longest rollout: 1 min 00 s")
@@ -33,6 +33,16 @@ def test_little_evidence_is_called_a_guess():
 
 def test_evidence_of_other_runs_is_named_as_such():
     assert "of the config's other runs" in evidence_line(SEEN, borrowed=True)
+
+
+def test_the_rate_is_that_of_a_job():
+    line = rate_line([0.5, 0.25], 4, 10.0)
+    assert "0.375 rollouts/s a job, over the latest jobs of 2 shards; 4 slots always busy would give 0.4/s" in line
+    assert "of 1 shard;" in rate_line([0.5], 4, 10.0)
+
+
+def test_rollouts_that_took_no_time_give_no_rate_to_reckon_with():
+    assert rate_line([0.5], 4, 0.0).endswith("1 shard")
 
 
 def test_the_end_and_what_it_takes():

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import yaml
 
-from faults.test_kills import Chaotic
+from helpers.chaotic import Chaotic
 from helpers.servers import wait_until
 from helpers.workflow import ROOT, Workflow
 
+CLUSTER = Path(__file__).parent / "cluster"
+UP_S = 240
+
 # Polling that suits tests; a real run asks SLURM less often.
 POLLING = {
-    "slurm": ["--slurm-init-seconds-before-status-checks", "16", "--seconds-between-status-checks", "1"],
+    "slurm": ["--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1"],
     "cluster-generic": ["--seconds-between-status-checks", "1"],
 }
 
@@ -86,8 +89,18 @@ class OnCluster(Chaotic):
             raise AssertionError(f"Snakemake hangs:\n{self.said()}\n{slurm('squeue', '--states=all')}") from None
         assert self.workflow.planned() == {}
 
+    def ended_jobs(self):
+        """How many jobs said how they ended."""
+        return sum(path.read_bytes().count(b'"ended":"') for path in self.folder.glob("journal/*/jobs.jsonl"))
+
     def collections(self):
         return [yaml.safe_load(path.read_text()) for path in sorted(self.folder.glob("shards/*/collection.json"))]
+
+
+def up(lab):
+    """Start whatever of the cluster is down; `lab` is its folder."""
+    environment = {**os.environ, "LAB": str(lab)}
+    subprocess.run([CLUSTER / "up.sh"], env=environment, check=True, capture_output=True, timeout=UP_S)
 
 
 def slurm(*words):

@@ -3,16 +3,18 @@
 Every test compares what is stored in the end with the server's own log of what it was asked and what it answered.
 """
 
+import os
 import random
 import subprocess
+import time
 from contextlib import contextmanager
 
 import pytest
 
-from faults.test_kills import PARALLEL, Chaotic, attempt, rows
 from helpers.chaos import row
+from helpers.chaotic import PARALLEL, Chaotic, attempt, rows
 from helpers.servers import wait_until
-from slurm.on_cluster import OnCluster, chain_links, kill, processes_of, running, slurm, step_daemons
+from slurm.on_cluster import OnCluster, chain_links, kill, processes_of, running, slurm, step_daemons, up
 
 pytestmark = pytest.mark.slurm
 
@@ -24,27 +26,29 @@ def test_a_shard_larger_than_its_allocation_is_a_chain_of_jobs(tmp_path, server,
     rollouts, failures = run.check(repeated=0)
     assert (len(rollouts), failures) == (48, [])
     assert chain_links(run) == [2, 2]
+    assert (run.folder / "report.html").read_text().count("2: 1 owed, 1 sealed") == 2
     (tmp_path / "alone").mkdir()
     alone = Chaotic(tmp_path / "alone", server, rows(24, wait=0))
-    alone.finish()
+    assert alone.workflow.run().returncode == 0
     for name in ("rollouts.jsonl", "coverage.json", "rollouts_aggregate_metrics.json"):
         assert (run.folder / name).read_bytes() == (alone.folder / name).read_bytes(), "as one long run"
 
 
 @pytest.mark.slurm_quick
 def test_scancel(tmp_path, server, cluster):
-    run = OnCluster(tmp_path, server, rows(16, wait=1), grace_s=3)
+    run = OnCluster(tmp_path, server, rows(10, wait=1), shards=1, grace_s=3)
     snakemake = run.start()
-    for job, _ in running():
-        slurm("scancel", job)
+    [(job, _)] = running()
+    slurm("scancel", job)
     run.ends(snakemake)
-    rollouts, _ = run.check(repeated=2 * PARALLEL)
-    assert len(rollouts) == 32
+    rollouts, _ = run.check(repeated=PARALLEL)
+    assert len(rollouts) == 20
+    assert chain_links(run) == [2]
 
 
 @pytest.mark.slurm_quick
 def test_snakemake_is_killed_while_its_jobs_go_on(tmp_path, server, cluster):
-    run = OnCluster(tmp_path, server, rows(20, wait=1))
+    run = OnCluster(tmp_path, server, rows(14, wait=2), shards=1)
     snakemake = run.start()
     before = running()
     snakemake.kill()
@@ -53,7 +57,7 @@ def test_snakemake_is_killed_while_its_jobs_go_on(tmp_path, server, cluster):
     run.workflow.run("--unlock")
     run.ends(run.workflow.start())
     rollouts, _ = run.check(repeated=0)
-    assert len(rollouts) == 40
+    assert len(rollouts) == 28
 
 
 @pytest.mark.parametrize("partition", ["low", "lowcancel"])
@@ -66,7 +70,7 @@ def test_pre_emption(tmp_path, server, cluster, partition):
     slurm("sbatch", "-p", "main", "-N2", "--exclusive", "--output", "/dev/null", "--wrap", "sleep 3")
     wait_until(lambda: not {job for job, _ in running()} & set(jobs), "the jobs are pre-empted")
     if partition == "low":
-        requeued(jobs)
+        assert requeued(jobs) == jobs
     run.ends(snakemake)
     rollouts, _ = run.check(repeated=2 * PARALLEL)
     assert len(rollouts) == 40
@@ -76,15 +80,21 @@ def test_pre_emption(tmp_path, server, cluster, partition):
 def test_a_node_dies(tmp_path, server, cluster):
     run = OnCluster(tmp_path, server, rows(20, wait=1))
     snakemake = run.start()
-    _, node = running()[0]
+    jobs, requeued_jobs = a_node_dies(cluster)
+    assert requeued_jobs == jobs
+    run.ends(snakemake)
+    rollouts, _ = run.check(repeated=2 * PARALLEL)
+    assert len(rollouts) == 40
+
+
+def a_node_dies(cluster):
+    """slurmd is killed, with all that runs below it; returns its jobs, and those that SLURM requeued."""
+    node = running()[0][1]
     jobs = [job for job, at in running() if at == node]
     slurmd_dies(cluster, node)
     kill([pid for job in jobs for pid in step_daemons(job)])
     kill(processes_of(node))
-    lost(node, jobs)
-    run.ends(snakemake)
-    rollouts, _ = run.check(repeated=2 * PARALLEL)
-    assert len(rollouts) == 40
+    return jobs, lost(node, jobs)
 
 
 def slurmd_dies(cluster, node):
@@ -92,16 +102,24 @@ def slurmd_dies(cluster, node):
 
 
 def lost(node, jobs):
-    """Tell slurmctld that a node is down, which it would find out by itself later."""
+    """Tell slurmctld that a node is down, which it would find out by itself later; returns the jobs that it requeued."""
     slurm("scontrol", "update", f"nodename={node}", "state=down", "reason=died")
-    requeued(jobs)
+    return requeued(jobs)
 
 
 def requeued(jobs):
-    """SLURM lets requeued jobs wait for two minutes; start them at once."""
+    """Those of `jobs` that are to start again. SLURM lets them wait for two minutes; start them at once."""
+    waiting = []
     for job in jobs:
-        wait_until(lambda job=job: "PENDING" in slurm("squeue", "-h", "-j", job, "-o", "%T"), "the job is requeued")
-        slurm("scontrol", "update", f"jobid={job}", "starttime=now")
+        wait_until(lambda job=job: state(job) not in ("RUNNING", "COMPLETING"), "the job is off its node")
+        if state(job) == "PENDING":
+            slurm("scontrol", "update", f"jobid={job}", "starttime=now")
+            waiting.append(job)
+    return waiting
+
+
+def state(job):
+    return slurm("squeue", "--states=all", "-h", "-j", job, "-o", "%T").strip()
 
 
 def test_slurmd_dies_but_its_jobs_go_on(tmp_path, server, cluster):
@@ -110,7 +128,7 @@ def test_slurmd_dies_but_its_jobs_go_on(tmp_path, server, cluster):
     snakemake = run.start()
     job, node = running()[0]
     slurmd_dies(cluster, node)
-    lost(node, [job])
+    assert lost(node, [job]) == [job]
     wait_until(lambda: len(run.collectors()) > 1, "a second collector")
     run.ends(snakemake)
     rollouts, _ = run.check(repeated=0)
@@ -185,7 +203,13 @@ def test_files_that_snakemake_sees_late(tmp_path, server, cluster):
     assert chain_links(run) == [1, 1]
 
 
-def accident(run, snakemake, kind):
+def slurmctld_is_away(cluster):
+    kill([int((cluster / "run" / "slurmctld.pid").read_text())])
+    time.sleep(10)
+    up(cluster)
+
+
+def accident(run, snakemake, kind, cluster):
     """Do one of the things that happen on a cluster; returns the Snakemake that goes on."""
     if kind == "snakemake is killed":
         snakemake.kill()
@@ -194,27 +218,36 @@ def accident(run, snakemake, kind):
         return run.workflow.start()
     if kind == "a job is cancelled":
         slurm("scancel", running()[0][0])
+    elif kind == "a node is lost":
+        a_node_dies(cluster)
+        up(cluster)
+    elif kind == "slurmctld is away":
+        slurmctld_is_away(cluster)
     else:
         kill(run.collectors()[:2])
     return snakemake
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+KINDS = ["snakemake is killed", "a job is cancelled", "collectors are killed", "a node is lost", "slurmctld is away"]
+
+
+@pytest.mark.parametrize("seed", [int(word) for word in os.environ.get("SEEDS", "1 2").split()])
 def test_random_accidents(tmp_path, server, cluster, seed):
+    """16 shards on two nodes; `SEEDS="3 4 5"` in the environment chooses other accidents."""
     chance = random.Random(seed)
     words = ["ok", "ok", "500", "reset", "cut", "class:judge_failed"]
-    tasks = [row([f"slow:{chance.uniform(1, 4):.1f}+{chance.choice(words)}" for _ in range(2)], i) for i in range(40)]
-    run = OnCluster(tmp_path, server, tasks, "--jobs", "4", shards=8, grace_s=3, gateway_retries=0)
+    tasks = [row([f"slow:{chance.uniform(1, 4):.1f}+{chance.choice(words)}" for _ in range(2)], i) for i in range(80)]
+    run = OnCluster(tmp_path, server, tasks, "--jobs", "6", shards=16, grace_s=3, gateway_retries=0)
     snakemake = run.workflow.start()
-    kinds = chance.sample(["snakemake is killed", "a job is cancelled", "collectors are killed"], k=3)
-    for kind in kinds:
+    for kind in chance.sample(KINDS, k=4):
         rows_before = run.journalled()
         wait_until(
             lambda wanted=rows_before + 5: run.journalled() >= wanted and running() and run.collectors(),
             f"collectors at work before {kind}",
-            timeout_s=240,
+            timeout_s=300,
         )
-        snakemake = accident(run, snakemake, kind)
-    run.ends(snakemake, timeout_s=600)
-    rollouts, failures = run.check(repeated=3 * 4 * PARALLEL)
-    assert {(*attempt(r)[:2],) for r in [*rollouts, *failures]} == {(t, r) for t in range(40) for r in range(2)}
+        snakemake = accident(run, snakemake, kind, cluster)
+    run.ends(snakemake, timeout_s=900)
+    # Of every accident at most what 6 jobs had in flight.
+    rollouts, failures = run.check(repeated=4 * 6 * PARALLEL)
+    assert {(*attempt(r)[:2],) for r in [*rollouts, *failures]} == {(t, r) for t in range(80) for r in range(2)}

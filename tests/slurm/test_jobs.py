@@ -1,11 +1,16 @@
 """What a job asks of the cluster and is given: its time, its place, its share of the requests, and its own servers."""
 
+import json
+import signal
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from faults.test_kills import PARALLEL, rows
-from helpers.servers import TESTS, wait_until
+from helpers.chaos import topology
+from helpers.chaotic import PARALLEL, rows
+from helpers.servers import TESTS, ChaosServer, wait_until
 from slurm.on_cluster import OnCluster, chain_links, kill, processes, running, slurm
 
 pytestmark = pytest.mark.slurm
@@ -81,6 +86,85 @@ def test_servers_of_a_job_are_gone_with_it(tmp_path, server, cluster, end):
     wait_until(lambda: not own_servers(tmp_path), "no server is left")
     rollouts, _ = run.check(repeated=2 * PARALLEL if end != "done" else 0)
     assert len(rollouts) == 32
+
+
+class Head(ThreadingHTTPServer):
+    """A head server at an address of its own; `port` is where it says that the environment's servers are."""
+
+    def __init__(self, port):
+        super().__init__(("127.0.0.1", 0), HeadAnswers)
+        self.port = port
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class HeadAnswers(BaseHTTPRequestHandler):
+    def do_GET(self):
+        named = self.path == "/global_config_dict_yaml"
+        body = json.dumps(json.dumps(topology("127.0.0.1", self.server.port)) if named else {}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words):
+        """Say nothing."""
+
+
+def elsewhere(tmp_path, server):
+    """A second server, at another address, that notes what it does in the log of the first one."""
+    (tmp_path / "elsewhere").mkdir()
+    second = ChaosServer(tmp_path / "elsewhere")
+    second.log_file = server.log_file
+    return second.start()
+
+
+def port_of(server):
+    return int(server.address.rsplit(":", 1)[1])
+
+
+def test_servers_that_move_between_two_jobs(tmp_path, server, cluster):
+    """Each job asks the head server where the others are; the first job's are gone when the second one starts."""
+    with Head(port_of(server)) as head:
+        run = OnCluster(tmp_path, server, rows(16, wait=1), shards=1, dispatch_budget_s=4, drain_margin_s=0.5)
+        run.workflow.configure(**run.config | {"environment": {"head_server": head.address}})
+        snakemake = run.start()
+        second = elsewhere(tmp_path, server)
+        try:
+            head.port = port_of(second)
+            wait_until(lambda: run.ended_jobs() == 1, "the first job has ended")
+            server.stop()
+            run.ends(snakemake)
+            rollouts, failures = run.check(repeated=0)
+        finally:
+            second.stop()
+            head.shutdown()
+    assert (len(rollouts), failures) == (32, [])
+    assert chain_links(run)[0] > 1
+
+
+def test_a_head_server_that_moves(tmp_path, server, cluster):
+    """Interrupt Snakemake, name the new address in the config, start it again: it goes on from there."""
+    run = OnCluster(tmp_path, server, rows(16, wait=1), grace_s=3)
+    # In the background of a shell, Ctrl-C is ignored.
+    run.workflow.before = ("env", "--default-signal=INT")
+    snakemake = run.start()
+    snakemake.send_signal(signal.SIGINT)
+    assert snakemake.wait(120) != 0
+    wait_until(lambda: not run.collectors(), "the collectors are gone")
+    server.stop()
+    second = elsewhere(tmp_path, server)
+    try:
+        run.workflow.configure(**run.config | {"environment": {"head_server": second.address}})
+        run.ends(run.workflow.start())
+        rollouts, _ = run.check(repeated=2 * PARALLEL)
+    finally:
+        second.stop()
+    assert len(rollouts) == 32
+    assert chain_links(run) == [2, 2]
 
 
 def own_servers(folder):

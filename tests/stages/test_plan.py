@@ -37,17 +37,18 @@ def said(capsys):
     return run
 
 
-def progress(study, shard, durations, done=0, run="first"):
+def progress(study, shard, durations, done=0, run="first", rate=None):
     folder = study / "results" / run / "journal" / shard
     folder.mkdir(parents=True)
-    figures = {"done": done, "gated": 0, "failed_by_class": {}, "state": "owed", "rate_per_s": None, "eta_s": None}
+    figures = {"done": done, "gated": 0, "failed_by_class": {}, "state": "owed", "rate_per_s": rate, "eta_s": None}
     latency = LatencySummary.of(durations).to_dict()
     (folder / "progress.json").write_text(json.dumps(figures | {"latency": latency, "last_row": None}))
     (folder / "rollouts.jsonl").write_text("{}\n" * done)
 
 
 def test_a_run_that_is_not_planned_says_how_to_plan_it(study, said):
-    assert "run second: it is not planned yet; `snakemake results/second/plan.json` plans it" in said()[1]
+    command = "snakemake --cores 1 results/second/plan.json --configfile config.yaml"
+    assert f"run second: it is not planned yet; `{command}` plans it" in said()[1]
 
 
 def test_a_run_that_something_else_collected_owes_nothing(study, said):
@@ -74,6 +75,21 @@ def test_evidence_is_pooled_over_the_shards(study, said):
     assert "44 rollouts owed" in text
     assert "16 answered rollouts took 15 s on average" in text
     assert "the longest 20 s; with fewer than 30 take it as a guess" in text
+
+
+def test_the_observed_rate_stands_beside_what_is_reckoned_with(study, said):
+    progress(study, "0000-of-0003", [10.0] * 8, done=8, rate=0.3)
+    progress(study, "0001-of-0003", [10.0] * 8, done=8, rate=0.2)
+    text = said("--runtime-min", "60")[1]
+    assert (
+        "observed rate: 0.25 rollouts/s a job, over the latest jobs of 2 shards; 4 slots always busy would give 0.4/s"
+        in text
+    )
+
+
+def test_without_a_rate_it_says_nothing_of_it(study, said):
+    progress(study, "0000-of-0003", [10.0] * 8, done=8)
+    assert "rate" not in said("--runtime-min", "60")[1]
 
 
 def test_the_end_by_hand(study, said):

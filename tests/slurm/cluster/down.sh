@@ -5,7 +5,7 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 . "$here/settings.sh"
 [ "$(id -u)" = 0 ] || fail "this needs root"
-if [ ! -e $CONF ] || ! grep -qF "$MARK" $CONF; then fail "there is no cluster of ours in $CONF"; fi
+[ "$(configured)" = "$LAB" ] || fail "there is no cluster of ours in $CONF with its state in $LAB"
 
 if process_of "$LAB/run/slurmctld.pid" >/dev/null && scontrol ping >/dev/null 2>&1; then
   scancel --user=root 2>/dev/null || true

@@ -1,13 +1,19 @@
 # Read by up.sh and down.sh: where the cluster keeps its state, and small helpers.
 LAB=${LAB:-${TMPDIR:-/tmp}/rollmake-cluster}
 CONF=/etc/slurm/slurm.conf
+PATH=$PATH:/usr/sbin:/sbin
 MARK="# throw-away cluster of rollmake's tests"
 
 say() { echo "cluster: $*"; }
 fail() { echo "cluster: $*" >&2; exit 1; }
 
-# The process of a pid file, if it lives.
-process_of() { [ -s "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null && cat "$1"; }
+# The folder of the cluster of ours that is configured, if there is one.
+configured() { if grep -qsF "$MARK" $CONF; then sed -n 's|^StateSaveLocation=\(.*\)/state$|\1|p' $CONF; fi; }
+
+# The process of a pid file, if it lives. One that was killed may still have an entry for a while, as a zombie.
+process_of() {
+  local pid; pid=$(cat "$1" 2>/dev/null) && grep -qs '^State:.[^ZX]' "/proc/$pid/status" && echo "$pid"
+}
 
 # try_for SECONDS COMMAND...: repeat the command until it succeeds.
 try_for() {

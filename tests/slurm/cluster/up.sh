@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Start a throw-away SLURM cluster on this machine: `sudo tests/slurm/cluster/up.sh`; down.sh stops it.
-# It needs root (its daemons, /etc/slurm) and Debian 12 or Ubuntu with apt, and installs what is missing. No systemd, no cgroups.
-# Running it again starts what is down, and restarts all if a setting changed. It refuses to touch a cluster that is not its own.
+# It needs root, and Debian 12 or Ubuntu with apt: install.sh installs what is missing. No systemd, no cgroups.
+# Running it again starts what is down, and restarts all if a setting changed. It refuses to touch a cluster that is not its
+# own. No step of it waits for ever; the daemons' logs say why one failed.
 #   LAB       folder of state, logs and pid files          (default: rollmake-cluster in the temporary folder)
 #   NODES     number of nodes, n1, n2, ...; each a slurmd  (2)
 #   CPUS      processors that each node says it has        (8)
@@ -13,26 +14,15 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 . "$here/settings.sh"
 NODES=${NODES:-2} CPUS=${CPUS:-8} DB=${DB:-0} KILLWAIT=${KILLWAIT:-10} MINJOBAGE=${MINJOBAGE:-300} REQUEUE=${REQUEUE:-1}
-HOST=$(hostname -s)
+HOST=$(uname -n) HOST=${HOST%%.*}
 
-[ "$(id -u)" = 0 ] || fail "this needs root: it starts daemons and writes /etc/slurm"
-if [ -e $CONF ] && ! grep -qF "$MARK" $CONF; then fail "$CONF belongs to another cluster; nothing was changed"; fi
-
-install_packages() {
-  local wanted=(munge slurmctld slurmd slurm-client) missing=() package policy=/usr/sbin/policy-rc.d
-  [ "$DB" = 0 ] || wanted+=(slurmdbd slurm-wlm-mysql-plugin mariadb-server)
-  for package in "${wanted[@]}"; do dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package"); done
-  [ ${#missing[@]} -gt 0 ] || return 0
-  command -v apt-get >/dev/null || fail "this needs apt-get, to install ${missing[*]}"
-  say "installing ${missing[*]}"
-  # Debian's packages start their services; this file forbids it.
-  local ours=0
-  if [ ! -e $policy ]; then printf '#!/bin/sh\nexit 101\n' >$policy; chmod 755 $policy; ours=1; fi
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$LAB/log/apt.log" 2>&1 ||
-    { [ $ours = 0 ] || rm $policy; cat "$LAB/log/apt.log" >&2; fail "apt-get failed"; }
-  [ $ours = 0 ] || rm $policy
-}
+DB=$DB "$here/install.sh"
+other=$(configured)
+if [ -n "$other" ] && [ "$other" != "$LAB" ]; then
+  for file in "$other"/run/*.pid; do
+    ! process_of "$file" >/dev/null || fail "another one is up; LAB=$other $here/down.sh stops it"
+  done
+fi
 
 start_munge() {
   install -d -o munge -g munge -m 755 /run/munge
@@ -49,10 +39,10 @@ sql() { mariadb --no-defaults --socket="$LAB/db/socket" -uroot "$@"; }
 
 start_database() {
   if ! process_of "$LAB/run/mariadbd.pid" >/dev/null; then
-    install -d -o mysql -g mysql "$LAB/db" /run/mysqld
+    mkdir -p "$LAB/db" /run/mysqld
     [ -d "$LAB/db/mysql" ] ||
-      mariadb-install-db --no-defaults --user=mysql --datadir="$LAB/db" --skip-test-db >"$LAB/log/mariadb.log" 2>&1
-    setsid mariadbd --no-defaults --user=mysql --datadir="$LAB/db" --socket="$LAB/db/socket" --skip-networking \
+      mariadb-install-db --no-defaults --user=root --datadir="$LAB/db" --skip-test-db >"$LAB/log/mariadb.log" 2>&1
+    setsid mariadbd --no-defaults --user=root --datadir="$LAB/db" --socket="$LAB/db/socket" --skip-networking \
       --innodb-buffer-pool-size=64M --innodb-lock-wait-timeout=900 </dev/null >>"$LAB/log/mariadb.log" 2>&1 &
     echo $! >"$LAB/run/mariadbd.pid"
     try_for 60 sql -e 'SELECT 1'
@@ -163,7 +153,6 @@ start_slurm() {
 
 mkdir -p "$LAB"/{state,spool,log,run} /etc/slurm
 chmod 755 "$LAB"
-install_packages
 start_munge
 [ "$DB" = 0 ] || start_database
 start_slurm

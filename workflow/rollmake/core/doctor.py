@@ -6,10 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
-# The executor asks SLURM at most so often (s) while no job ends. A job that ended and was forgotten in between is waited
-# for for ever.
-LONGEST_POLL_S = 180
-POLL_MARGIN_S = 30
+# How often the profile lets Snakemake ask SLURM (s). A job that ended and was forgotten in between is waited for for ever.
+POLL_S = 20
+POLL_MARGIN_S = 40
 # What a collector needs, beside its grace, to close its journal and to stop its servers (s).
 CLOSING_S = 5
 # Files that a collector has open beside its connections.
@@ -90,7 +89,7 @@ def _status(config: Mapping[str, str]) -> Iterator[Finding]:
     else:
         found = "no accounting: with sacct Snakemake would wait for ever; the profile asks squeue"
         yield Finding(Level.OK, found, "Keep `slurm-status-command: squeue`")
-    age, needed = seconds(config.get("MinJobAge")), LONGEST_POLL_S + POLL_MARGIN_S
+    age, needed = seconds(config.get("MinJobAge")), POLL_S + POLL_MARGIN_S
     if age is None:
         yield Finding(Level.WARNING, "MinJobAge is not known", f"It must be {needed} s or more")
     elif age == 0 or age >= needed:

@@ -1,6 +1,6 @@
 """The outlook and the tail report in words; every number with the evidence that it rests on."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -48,6 +48,18 @@ def evidence_line(seen: Evidence | None, *, borrowed: bool) -> str:
         f"  evidence: {seen.rollouts:,} answered rollouts {source}took {span(seen.mean_s)} on average, "
         f"half of them at most {span(seen.p50_s)}, the longest {span(seen.longest_s)}{few}"
     )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"
+
+
+def rate_line(rates: Sequence[float], parallel: int, mean_s: float) -> str:
+    """How fast jobs were, beside what their slots would have given; `rates` are rollouts per second, one a shard."""
+    shards, slots = _counted(len(rates), "shard"), _counted(parallel, "slot")
+    observed = f"{sum(rates) / len(rates):.3g} rollouts/s a job, over the latest jobs of {shards}"
+    model = f"; {slots} always busy would give {parallel / mean_s:.3g}/s, which is reckoned with" if mean_s > 0 else ""
+    return f"  observed rate: {observed}{model}"
 
 
 def outlook_lines(

@@ -12,7 +12,7 @@ from rollmake.core.deadline import budget_s
 from rollmake.core.errors import InputError
 from rollmake.core.latency import LatencySummary
 from rollmake.core.outlook import Evidence, Site, evidence, fewest_jobs, next_time, outlook, window_s
-from rollmake.core.outlook_text import Held, evidence_line, held_lines, no_outlook_lines, outlook_lines
+from rollmake.core.outlook_text import Held, evidence_line, held_lines, no_outlook_lines, outlook_lines, rate_line
 from rollmake.core.scores import FIELD, PERF
 from rollmake.core.status import ShardStatus
 from rollmake.edge.run_files import optional
@@ -67,7 +67,8 @@ def run(files: Files, settings: Settings) -> None:
     for name in (name for name in config["runs"] if name not in collecting):
         print(f"run {name}: something else collected it (`input_glob`), so nothing is owed")
     for name, found in zip(collecting, runs, strict=True):
-        lines = [f"run {name}: it is not planned yet; `snakemake {config['results']}/{name}/plan.json` plans it"]
+        command = f"snakemake --cores 1 {config['results']}/{name}/plan.json --configfile {files.config}"
+        lines = [f"run {name}: it is not planned yet; `{command}` plans it"]
         print("\n".join(lines if found is None else _lines(found, files, pooled, now, within_s)))
 
 
@@ -95,6 +96,12 @@ def _latency(folder: Path, shard: str) -> LatencySummary | None:
     return None
 
 
+def _rate(folder: Path, shard: str) -> float | None:
+    """Rollouts per second of the shard's latest job, None if it has not said so."""
+    figures = optional(folder / "journal" / shard / "progress.json")
+    return None if figures is None else figures["rate_per_s"]
+
+
 def _pooled(latencies: Iterator[LatencySummary | None] | Sequence[LatencySummary | None]) -> LatencySummary:
     whole = LatencySummary()
     for latency in latencies:
@@ -109,6 +116,9 @@ def _lines(run: Run, files: Files, pooled: Evidence | None, now: datetime, withi
     yield f"run {run.name}: {sum(owed):,} rollouts owed, in {sum(map(bool, owed)):,} of {len(owed):,} shards"
     seen = own or pooled
     yield evidence_line(seen, borrowed=own is None)
+    rates = [rate for rate in (_rate(run.folder, shard.name) for shard in run.shards) if rate]
+    if rates and own is not None:
+        yield rate_line(rates, _parallel(run.options), own.mean_s)
     if any(owed) and seen is not None:
         site = _site(run.options, files, seen)
         found = outlook(owed, site, seen)
@@ -123,15 +133,19 @@ def _lines(run: Run, files: Files, pooled: Evidence | None, now: datetime, withi
 def _site(options: Mapping[str, Any], files: Files, seen: Evidence) -> Site:
     budget = budget_s(options["dispatch_budget_s"], files.runtime_min, options["grace_s"])
     margin_s = seen.margin_s if options["drain_margin_s"] is None else float(options["drain_margin_s"])
-    resident = options["max_resident_rollout_tasks"]
-    parallel = options["num_samples_in_parallel"]
     return Site(
         jobs=files.jobs,
-        parallel=parallel if resident is None else min(parallel, resident),
+        parallel=_parallel(options),
         window_s=window_s(budget, margin_s),
         in_flight=files.in_flight,
         max_per_s=files.max_per_s,
     )
+
+
+def _parallel(options: Mapping[str, Any]) -> int:
+    """Rollouts that a shard has in flight."""
+    resident, parallel = options["max_resident_rollout_tasks"], options["num_samples_in_parallel"]
+    return parallel if resident is None else min(parallel, resident)
 
 
 def _held(run: Run) -> Iterator[Held]:
