@@ -100,6 +100,15 @@ def test_a_data_set_that_the_topology_adds_is_noticed(split_run):
     assert [row["responses_create_params"]["input"] for row in rows] == ["1+1", "1+2", "2*2"]
 
 
+def test_tasks_that_are_not_there_are_named_with_their_run(tmp_path):
+    workflow = Workflow(
+        tmp_path, environment={"embedded": {"policy": "scripted"}}, runs={"quiz": {"input": "data/tasks.jsonl"}}
+    )
+    done = workflow.run("-n")
+    assert done.returncode == 1
+    assert "runs.quiz.input: there is no file data/tasks.jsonl" in done.stdout + done.stderr
+
+
 def test_prompt_and_skills_are_noticed_and_files_are_looked_up_below_the_extra_roots(tmp_path, monkeypatch):
     workflow = Workflow(tmp_path / "here")
     write_tasks(tmp_path / "elsewhere" / "tasks.jsonl", {"question": "1+1", "agent_ref": {"name": "solver"}})

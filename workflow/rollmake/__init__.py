@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rollmake.library import Rollout, RolloutError, preprocess_examples, run_examples
+    from rollmake.library import InputError, Rollout, RolloutError, ServerError, preprocess_examples, run_examples
 
 __version__ = "0.1.0"
-__all__ = ["Rollout", "RolloutError", "__version__", "preprocess_examples", "run_examples"]
+__all__ = [
+    "InputError", "Rollout", "RolloutError", "ServerError", "__version__", "preprocess_examples", "run_examples",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -121,7 +121,13 @@ def task_files(wildcards):
     if run["split"] is not None:
         return found_files(Path(checkpoints.environment.get(run=wildcards.run).output[0]), run["split"])
     files = [run["input"]] if isinstance(run["input"], str) else run["input"]
-    return [str(find(file) or file) for file in files]
+    return [str(find(file) or missing(wildcards.run, file)) for file in files]
+
+
+def missing(run, file):
+    """Raise the error for tasks that are not there."""
+    places = f"below {Path.cwd()} and the folders in NEMO_GYM_EXTRA_ROOTS"
+    raise WorkflowError(f"config: runs.{run}.input: there is no file {file}, {places}. Correct the name or write the file")
 
 
 def input_words(wildcards, input):

@@ -45,11 +45,15 @@ def ratio(part: float, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def opening_line(figures: dict[str, Any]) -> str:
-    """One line for the log at the start of a job: what is kept of earlier ones, and what is asked for."""
+def opening_line(figures: dict[str, Any], *, accepting: bool = False) -> str:
+    """One line for the log at the start of a job: what is kept of earlier ones, and what is asked for.
+
+    With `accepting` nothing is: the shard is published as it is.
+    """
     given_up = f", {figures['gated']} given up" if figures["gated"] else ""
     kept = f"{figures['done']} of {figures['owed']} rollouts are kept, " if figures["done"] else ""
-    return f"{figures['shard']}: {kept}{figures['unsettled']} to be asked for{given_up}"
+    fate = "owed, and published without them" if accepting and figures["unsettled"] else "to be asked for"
+    return f"{figures['shard']}: {kept}{figures['unsettled']} {fate}{given_up}"
 
 
 def progress_line(figures: dict[str, Any]) -> str:

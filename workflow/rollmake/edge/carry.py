@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 COLUMNS = ["task", "rollout", "shard", "digest", "repeat"]
 ROLLOUTS, FAILURES = "rollouts", "rollouts_failures"
 SUPERSEDED, UNREADABLE = "superseded.jsonl", "unreadable.bin"
+# A row that was ever journalled: its destination, its line, its place (`core.carry.TARGET`), and whether it was set aside.
+Source = tuple[str, bytes, tuple, bool]
 
 
 def written_under(journals: Path) -> Plan | None:
@@ -81,45 +83,43 @@ def _rebuild(journals: Path, plan: Path, moved: pl.DataFrame, placed: pl.DataFra
         _put_in_place(journals)
 
 
-def _build(target: Path, plan: Path, sources: Iterator[tuple[str, bytes, tuple]], folders: list[Path]) -> None:
+def _build(target: Path, plan: Path, sources: Iterator[Source], folders: list[Path]) -> None:
     """Write into `target` what the journals hold under the new plan."""
     count = read_plan(plan).shards
     kept: Counter[str] = Counter()
     with Spreader(target) as out:
         for name in (SUPERSEDED, UNREADABLE, *_emptied(folders, count)):
             out.create(name)
-        for destination, line, (shard, task, rollout, digest, repeat) in sources:
+        for destination, line, (shard, task, rollout, digest, repeat), aside in sources:
             if shard is not None:
                 out.add(f"{shard_name(shard, count)}/{destination}.jsonl", restamped(line, task, rollout))
                 kept[destination] += 1
             elif digest is not None:
                 out.add(SUPERSEDED, wrapped(SetAside(digest, repeat, destination, line)))
-                kept[SUPERSEDED] += 1
+                kept[SUPERSEDED] += not aside
             else:
                 out.add(UNREADABLE, line)
     _adopt(plan, target)
     log.info(
         "the plan changed: %d rollouts and %d failed attempts still fit and are kept, "
-        "%d rows no longer fit and are set aside in %s",
+        "%d rows no longer fit and are set aside now, in %s",
         kept[ROLLOUTS], kept[FAILURES], kept[SUPERSEDED], SUPERSEDED,
     )  # fmt: skip
 
 
-def _sources(
-    journals: Path, folders: list[Path], moved: pl.DataFrame, placed: pl.DataFrame
-) -> Iterator[tuple[str, bytes, tuple]]:
-    """Every row that was ever journalled, with its destination and its place (`core.carry.TARGET`)."""
+def _sources(journals: Path, folders: list[Path], moved: pl.DataFrame, placed: pl.DataFrame) -> Iterator[Source]:
+    """Every row that was ever journalled, see `Source`."""
     for folder in folders:
         rollouts = folder / f"{ROLLOUTS}.jsonl"
         for destination, path in ((ROLLOUTS, rollouts), (FAILURES, failures_path(rollouts))):
             for line, place in zip(lines(path), targets(keys(lines(path)), moved), strict=True):
-                yield destination, line, place
+                yield destination, line, place, False
     superseded = journals / SUPERSEDED
     back = targets(contents(map(unwrapped, lines(superseded))), placed)
     for row, place in zip(map(unwrapped, lines(superseded)), back, strict=True):
-        yield row.destination, row.row, place
+        yield row.destination, row.row, place, True
     for line in lines(journals / UNREADABLE):
-        yield ROLLOUTS, line, (None,) * 5
+        yield ROLLOUTS, line, (None,) * 5, True
 
 
 def _emptied(folders: list[Path], count: int) -> Iterator[str]:

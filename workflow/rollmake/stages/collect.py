@@ -88,7 +88,7 @@ def run(files: Files, settings: Settings) -> None:
     with open_shard(files.plan, files.shard, files.journal, settings) as shard:
         # In the workflow's job, the first after `rollmake seal`, the shard is only cleaned.
         accepting = settings.accept_partial or (files.repaired is not None and shard.sealed_by_hand)
-        log.info(opening_line(shard.figures(shard.end)))
+        log.info(opening_line(shard.figures(shard.end), accepting=accepting))
         reasons: list[str] = []
         if shard.ledger.owed and not accepting:
             reasons = _collect(files, settings, shard, deadline)

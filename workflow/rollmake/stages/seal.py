@@ -1,6 +1,6 @@
 """`rollmake seal RUN`: publish what the journals hold, ask for nothing. What is owed stays owed, and coverage says so.
 
-The next run of the workflow takes the shards as they are; collecting them anew after that goes on where they ended.
+The next run of the workflow takes the shards as they are. After that, `snakemake --forcerun collect` goes on collecting.
 """
 
 import logging
@@ -18,6 +18,7 @@ from rollmake.edge.shard import SEALED_BY_HAND, Settling, open_shard
 
 HELP = "Publish the shards of a run as they are, without asking for what is owed."
 POSITIONAL = ("run",)
+GO_ON = "`snakemake --forcerun collect`"
 log = logging.getLogger(__name__)
 
 
@@ -36,6 +37,7 @@ def run(files: Files, settings: Settings) -> None:
     """Publish every shard that is not published yet, or those that are named. Raises InputError for a shard unknown."""
     plan = files.run / "plan.json"
     digest = read_plan(plan).digest.encode()
+    owed = 0
     for name in chosen_shards(plan, files.shard):
         output = files.run / "shards" / name / "rollouts.jsonl"
         if not files.shard and output.exists():
@@ -44,6 +46,11 @@ def run(files: Files, settings: Settings) -> None:
             write_atomic(shard.folder / SEALED_BY_HAND, digest)
             shard.publish(output)
             log.info(progress_line(shard.figures(shard.end)))
+            owed += shard.ledger.owed
+    if owed:
+        log.info(
+            "%d rollouts stay owed. Run snakemake to score what there is; later %s goes on collecting", owed, GO_ON
+        )
 
 
 def chosen_shards(plan: Path, named: list[str]) -> list[str]:
