@@ -8,7 +8,7 @@ from rollmake.core.contract import MATERIALIZED_NAME
 from rollmake.core.errors import DataError, InputError
 from rollmake.core.expand import Copies
 from rollmake.core.planning import Planner
-from rollmake.edge.plan import ShardRows, read_plan, read_shard, table_path
+from rollmake.edge.plan import REMEDY, ShardRows, read_plan, read_shard, scan_table, table_path
 from rollmake.edge.plan_table import write_table
 
 
@@ -42,9 +42,7 @@ def test_rows_of_another_plan_are_refused_with_both_sizes(plan, change, size):
     rows.write_bytes(change)
     with pytest.raises(DataError) as refusal:
         read_shard(plan, "0000-of-0002")
-    assert str(refusal.value) == (
-        f"{rows}: the file has {size} bytes, but its plan is about {own}. Run the stage materialize again"
-    )
+    assert str(refusal.value) == (f"{rows}: the file has {size} bytes, but its plan is about {own}. {REMEDY}")
 
 
 def test_rows_that_are_not_there_are_refused(plan):
@@ -96,3 +94,10 @@ def test_a_plan_without_rollouts_has_empty_shards(plan):
     plan.write_bytes(msgspec.json.encode(planner.plan(columns)))
     plan.with_name(MATERIALIZED_NAME).write_bytes(b"")
     assert read_shard(plan, "0000-of-0001").height == 0
+
+
+def test_a_table_that_is_gone_is_told_with_what_to_run(tmp_path):
+    with pytest.raises(
+        DataError, match=r"plan\.parquet: there is no table of the plan\. Run the stage materialize again"
+    ):
+        scan_table(tmp_path / "plan.json")

@@ -25,7 +25,7 @@ from rollmake.core.shards import NAME, parse_shard, shard_name
 from rollmake.edge.files import publish, sync_folder
 from rollmake.edge.journal import Journal, lines
 from rollmake.edge.lock import exclusive
-from rollmake.edge.plan import read_plan, table_path
+from rollmake.edge.plan import read_plan, scan_table, table_path
 from rollmake.edge.spread import Spreader
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def _carry(journals: Path, plan: Path) -> None:
     superseded = journals / SUPERSEDED
     if written_under(journals) is not None:
         old = pl.read_parquet(table_path(journals / "plan.json"), columns=COLUMNS)
-        new = pl.read_parquet(table_path(plan), columns=COLUMNS)
+        new = scan_table(plan).select(COLUMNS).collect()
         moved = moves(old, new)
         if not unchanged(moved, old) or (superseded.exists() and superseded.stat().st_size):
             _rebuild(journals, plan, moved, places(new))

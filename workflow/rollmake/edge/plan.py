@@ -15,24 +15,33 @@ from rollmake.core.plan import PLAN_VERSION, Plan
 from rollmake.core.shards import parse_shard
 from rollmake.edge.ranges import copy_lines
 
+REMEDY = "Run the stage materialize again (`snakemake --forcerun materialize`)"
+
 
 def read_plan(path: Path) -> Plan:
     """plan.json. Raises DataError if it is damaged or of another version."""
-    remedy = "Run the stage materialize again"
     try:
         plan = msgspec.json.decode(path.read_bytes(), type=Plan)
     except FileNotFoundError:
-        raise DataError("there is no plan", where=str(path), remedy=remedy) from None
+        raise DataError("there is no plan", where=str(path), remedy=REMEDY) from None
     except msgspec.MsgspecError as error:
-        raise DataError(f"this is no plan: {error}", where=str(path), remedy=remedy) from None
+        raise DataError(f"this is no plan: {error}", where=str(path), remedy=REMEDY) from None
     if plan.version != PLAN_VERSION:
-        raise DataError(f"version {plan.version}, known is {PLAN_VERSION}", where=str(path), remedy=remedy)
+        raise DataError(f"version {plan.version}, known is {PLAN_VERSION}", where=str(path), remedy=REMEDY)
     return plan
 
 
 def table_path(plan: Path) -> Path:
     """plan.parquet, beside plan.json."""
     return plan.with_suffix(".parquet")
+
+
+def scan_table(plan: Path) -> pl.LazyFrame:
+    """plan.parquet, see `core.plan`. Raises DataError if there is none."""
+    path = table_path(plan)
+    if not path.exists():
+        raise DataError("there is no table of the plan", where=str(path), remedy=REMEDY)
+    return pl.scan_parquet(path)
 
 
 def read_shard(plan: Path, shard: str) -> pl.DataFrame:
@@ -51,7 +60,7 @@ def read_shard(plan: Path, shard: str) -> pl.DataFrame:
             f"{shard} is no shard of a plan with {count}", where=str(plan), remedy="Name one of its shards"
         )
     check_rows(plan.with_name(MATERIALIZED_NAME), content)
-    lines = pl.scan_parquet(table_path(plan)).filter(pl.col("shard") == index)
+    lines = scan_table(plan).filter(pl.col("shard") == index)
     return lines.select("task", "rollout", "offset", "length", "server").collect()
 
 
@@ -60,14 +69,13 @@ def check_rows(materialized: Path, plan: Plan) -> None:
 
     The plan is published after its rows: a stage that was killed in between leaves new rows beside an old plan.
     """
-    remedy = "Run the stage materialize again"
     try:
         size = materialized.stat().st_size
     except FileNotFoundError:
-        raise DataError("there are no materialized rows", where=str(materialized), remedy=remedy) from None
+        raise DataError("there are no materialized rows", where=str(materialized), remedy=REMEDY) from None
     if size != plan.materialized_bytes:
         found = f"the file has {size} bytes, but its plan is about {plan.materialized_bytes}"
-        raise DataError(found, where=str(materialized), remedy=remedy)
+        raise DataError(found, where=str(materialized), remedy=REMEDY)
 
 
 class ShardRows:
@@ -98,8 +106,7 @@ class ShardRows:
         length = int(self._lengths[position])
         line = os.pread(self._descriptor, length, int(self._offsets[position]))
         if len(line) != length:
-            remedy = "Run the stage materialize again"
-            raise DataError("the file is shorter than its plan says", where=str(self._path), remedy=remedy)
+            raise DataError("the file is shorter than its plan says", where=str(self._path), remedy=REMEDY)
         return line
 
     def copy(self, target: IO[bytes]) -> None:

@@ -11,7 +11,7 @@ from rollmake.core.errors import DataError
 from rollmake.core.imputation import Record
 from rollmake.core.shards import shard_names
 from rollmake.edge.journal import lines
-from rollmake.edge.plan import read_plan, table_path
+from rollmake.edge.plan import REMEDY, read_plan, table_path
 
 COLUMNS = ("task", "rollout", "shard", "server", "agent")
 REPAIR = "Collect and repair that shard again"
@@ -23,13 +23,12 @@ Servers = Mapping[tuple[int, int], str | None]
 def planned(plan: Path) -> pl.DataFrame:
     """What the plan owes: task, rollout, shard, server and agent. Raises DataError if its files are damaged or do not fit."""
     table, expected = table_path(plan), read_plan(plan).rollouts
-    remedy = "Run the stage materialize again"
     try:
         owed = pl.read_parquet(table, columns=list(COLUMNS))
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"cannot be read: {error}", where=str(table), remedy=remedy) from None
+        raise DataError(f"cannot be read: {error}", where=str(table), remedy=REMEDY) from None
     if len(owed) != expected:
-        raise DataError(f"{len(owed)} rollouts, but {plan} has {expected}", where=str(table), remedy=remedy)
+        raise DataError(f"{len(owed)} rollouts, but {plan} has {expected}", where=str(table), remedy=REMEDY)
     return owed
 
 

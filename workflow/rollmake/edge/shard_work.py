@@ -19,6 +19,7 @@ from rollmake.core.outcome import Answered, Broken, Destination, Outcome, outcom
 from rollmake.core.tally import Tally
 from rollmake.edge.engine import Notices, Request
 from rollmake.edge.journal import DiskFullError
+from rollmake.edge.plan import REMEDY
 
 log = logging.getLogger(__name__)
 DISK_FIRST_S, DISK_CAP_S = 0.5, 10.0
@@ -144,5 +145,5 @@ def _materialized(line: bytes) -> dict[str, Any]:
         row = None
     if not isinstance(row, dict) or c.TASK not in row or c.ROLLOUT not in row:
         found = f"this is no row with indices, where its plan has one: {one_line(line.decode(errors='replace'), 80)}"
-        raise DataError(found, where=c.MATERIALIZED_NAME, remedy="Run the stage materialize again")
+        raise DataError(found, where=c.MATERIALIZED_NAME, remedy=REMEDY)
     return row

@@ -12,7 +12,7 @@ from rollmake.core.ledger import KEY
 from rollmake.core.settlement import failure_facts
 from rollmake.core.shards import shard_names
 from rollmake.core.status import Found, ShardStatus, shard_status, table
-from rollmake.edge.plan import read_plan, table_path
+from rollmake.edge.plan import read_plan, scan_table
 from rollmake.edge.records import REPAIR_FIRST, repaired_lines
 from rollmake.edge.run_files import count_lines, optional
 
@@ -42,7 +42,7 @@ def statuses(folder: Path, now: datetime) -> list[ShardStatus]:
         what = "there is no plan.json" if folder.is_dir() else "there is no such folder"
         raise InputError(what, where=str(folder), remedy="Name the folder of a run that was planned, results/{run}")
     names = shard_names(read_plan(plan_path).shards)
-    counts = pl.scan_parquet(table_path(plan_path)).group_by("shard").len().collect()
+    counts = scan_table(plan_path).group_by("shard").len().collect()
     planned = dict(counts.rows())
     return [_status(_found(folder, name, planned.get(index, 0)), folder, now) for index, name in enumerate(names)]
 
