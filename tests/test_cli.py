@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +62,11 @@ def test_the_log_is_also_written_to_a_file(tmp_path, capfd):
     assert main(["status", str(tmp_path), "--log", str(log)]) == 1
     assert "there is no plan.json" in log.read_text()
     assert "there is no plan.json" in capfd.readouterr().err
+
+
+def test_what_the_workflow_imports_when_it_plans_is_light():
+    rules = (Path(__file__).parent.parent / "workflow/rules/common.smk").read_text()
+    imports = "\n".join(line for line in rules.splitlines() if line.startswith("from rollmake"))
+    heavy = "import sys; print(*{'polars', 'aiohttp', 'scipy'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", f"{imports}\n{heavy}"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -42,11 +42,19 @@ def test_a_refusal_names_the_fields_that_are_too_large():
     found, remedy = refusal(500, b'"boom"', records)
     assert found == '/aggregate_metrics answered with status 500: "boom"'
     assert remedy.endswith(": id, t_ns")
-    assert refusal(404, b"", records) == (
-        "/aggregate_metrics answered with status 404: no body",
+    assert refusal(403, b"", records) == (
+        "/aggregate_metrics answered with status 403: no body",
         "See the server's log",
     )
     assert oversized_fields([]) == []
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_where_there_is_no_such_endpoint_the_metrics_can_be_computed_here(status):
+    _, remedy = refusal(status, b"", [{"t_ns": 2**47}])
+    assert (
+        remedy == "See the server's log, or, if it does not serve /aggregate_metrics, set `metrics: {backend: local}`"
+    )
 
 
 def test_a_refusal_quotes_only_the_start_of_a_long_body_and_of_a_long_list():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from rollmake.core.coverage import LISTED_KEYS, State, coverage, incomplete, states
+from rollmake.core.lost import Lost
 
 SCHEMA = Path(__file__).parents[2] / "schemas" / "coverage.schema.yaml"
 VALIDATOR = Draft202012Validator(yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
@@ -80,7 +81,7 @@ def test_it_adds_up(owed, stored, failures, classes, count_missing):
     ended = {key for key, *_, terminal in failures if terminal and key not in stored}
     assert numbers["gated"] == len(ended | {key for key in tries if tries.count(key) >= LIMIT})
     assert numbers["gated"] <= numbers["expected"] - numbers["answered"] - len(no_row)
-    assert (incomplete(numbers) is None) == (everything <= set(stored))
+    assert (incomplete(numbers) is None) == (bool(everything) and everything <= set(stored))
     assert not classes & numbers["failed_by_class"].keys()
     VALIDATOR.validate(numbers)
 
@@ -173,3 +174,31 @@ def test_what_a_run_lacks_is_said_in_words():
         "3 of 4 rollouts have no result (1 left no row; failed: broken 1; 1 only count as zero); "
         "the first that left none: task 3 rollout 0"
     )
+
+
+def test_lines_that_may_be_owed_make_a_run_incomplete_and_are_in_no_other_number():
+    answered = states_of([("s", 0, 0)], [(("s", 0, 0), False, True)])
+    found = coverage(answered, LIMIT, Lost(by_reason={"torn": 2}, unreadable={f"shard{i}": 1 for i in range(7)}))
+    VALIDATOR.validate(found)
+    assert (found["expected"], found["lost_lines"], found["servers"]) == (
+        1,
+        {"torn": 2},
+        coverage(answered, 2)["servers"],
+    )
+    assert incomplete(found) == (
+        "damaged lines may each be a rollout that nothing else says to be owed (7 in all), see "
+        "repaired/SHARD/quarantine.jsonl of shard0 1, shard1 1, shard2 1, shard3 1, shard4 1 and 2 more"
+    )
+    assert incomplete(coverage(answered, LIMIT, Lost(by_reason={"torn": 2}))) is None
+
+
+def test_where_nothing_is_owed_nothing_is_complete():
+    assert incomplete(covered()) == "no rollout is owed"
+    damaged = incomplete(coverage(states_of(), LIMIT, Lost(unreadable={"a": 3})))
+    assert damaged.startswith("damaged lines may each be a rollout")
+
+
+@pytest.mark.parametrize("damage", [{"blank": 1}, {"duplicate": 1}, {"torn": 0}])
+def test_the_schema_knows_which_lines_may_have_been_a_result(damage):
+    assert VALIDATOR.is_valid(coverage(states_of(), LIMIT))
+    assert not VALIDATOR.is_valid(coverage(states_of(), LIMIT, Lost(by_reason=damage)))

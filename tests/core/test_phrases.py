@@ -6,7 +6,7 @@ from rollmake.core.phrases import headline, number, percent, plural, seconds, wa
 from rollmake.core.report import basis
 
 NOTHING = {"expected": 0, "scored": 0, "unscored": 0, "masked": 0, "imputed": 0, "failed_by_class": {}, "missing": 0}
-NOTHING |= {"unrouted": 0, "gated": 0}
+NOTHING |= {"unrouted": 0, "gated": 0, "lost_lines": {}, "unreadable_lines": {}}
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,28 @@ NOTHING |= {"unrouted": 0, "gated": 0}
 )
 def test_the_headline_tells_what_the_score_rests_on(numbers, said):
     assert headline(basis(NOTHING | numbers)) == said
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ({"expected": 4, "scored": 4}, "The score rests on 4 of 4 known rollouts; 2 lines that may be more of them"),
+        ({}, "No score: none of 0 expected rollouts was scored."),
+    ],
+)
+def test_no_run_is_complete_while_lines_may_be_owed(numbers, said):
+    assert headline(basis(NOTHING | numbers), 2).startswith(said)
+
+
+def test_lost_lines_are_named_whatever_is_owed():
+    lost = NOTHING | {"lost_lines": {"not_finite": 2, "torn": 1}}
+    taken = "3 damaged lines were taken out of the rollouts (not_finite 2, torn 1); see quarantine.jsonl of the shards."
+    assert warnings(lost, 1) == [taken]
+    assert warnings(lost | {"unreadable_lines": {"a": 1, "b": 1}}, 1) == [
+        "2 damaged lines may each be one more rollout: nothing else says what is owed; see quarantine.jsonl of the shards.",
+        taken,
+    ]
+    assert warnings(lost | {"lost_lines": {"torn": 1}}, 1)[0].startswith("1 damaged line was taken out")
 
 
 def test_warnings_name_everything_that_is_not_scored():

@@ -92,9 +92,12 @@ def test_a_stamp_goes_before_the_agent_and_rows_may_name_nobody(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "found"),
     [
-        ({"agent_ref": {"name": "nobody"}}, "no environment server fronts agent 'nobody'"),
+        ({"agent_ref": {"name": "nobody"}}, "no environment server fronts agent 'nobody'.*whose `topology` has"),
         ({"agent_ref": {"name": "both"}}, "agent 'both' is fronted by several servers: two, three"),
-        ({"_ng_environment_server": "gone"}, "environment server 'gone' is not in the environment"),
+        (
+            {"_ng_environment_server": "gone"},
+            "environment server 'gone' is not in the environment.*whose `topology` has",
+        ),
     ],
 )
 def test_a_row_that_no_one_server_answers_is_named(tmp_path, place, fields, found):
@@ -141,6 +144,55 @@ def test_equal_rows_are_counted_as_repeats(tmp_path):
     table = Run(tmp_path, ([], [], rows)).adopt()
     assert table["repeat"].to_list() == [0, 1, 2, 0, 1, 2]
     assert table["digest"].n_unique() == 2
+
+
+NAN = b'{"_ng_task_index":3,"_ng_rollout_index":1,"reward":NaN'
+
+
+def test_a_lost_line_with_a_key_is_owed_where_nothing_else_says_what_is(tmp_path):
+    named = NAN + b',"_ng_environment_server":"two","agent_ref":{"name":"both"}}'
+    this = Run(tmp_path, ([solver(0), NAN + b"}", b'{"torn'], [named.replace(b":3", b":4"), solver(5)]), ([solver(6)],))
+    assert this.adopt().select("task", "rollout", "shard", "server", "agent").rows() == [
+        (0, 0, 0, "one", "solver"),
+        (5, 0, 0, "one", "solver"),
+        (3, 1, 0, "one", "solver"),
+        (4, 1, 0, "two", "both"),
+        (6, 0, 1, "one", "solver"),
+    ]
+    assert json_lines(tmp_path / "rollouts_materialized_inputs.jsonl")[2] == {
+        "_ng_task_index": 3,
+        "_ng_rollout_index": 1,
+        "agent_ref": {"name": "solver"},
+        "_ng_environment_server": "one",
+    }
+    assert read_plan(tmp_path / "plan.json").adopted
+
+
+def test_a_lost_line_of_a_key_that_has_a_row_is_no_second_rollout(tmp_path):
+    both = row(7, _ng_environment_server="two")
+    this = Run(
+        tmp_path, ([solver(0), NAN + b"}"], [solver(3, 1)]), ([solver(5), both, NAN.replace(b":3", b":7") + b"}"],)
+    )
+    assert this.adopt().select("task", "rollout", "server").rows() == [
+        (0, 0, "one"),
+        (3, 1, "one"),
+        (5, 0, "one"),
+        (7, 0, "two"),
+        (7, 1, None),
+    ]
+
+
+def test_a_lost_line_that_names_nobody_is_answered_by_another_shard_whoever_does(tmp_path):
+    lost = NAN + b',"agent_ref":{"name":"gone"}}'
+    this = Run(
+        tmp_path, ([lost, NAN.replace(b":3", b":8") + b"}"],), ([solver(3, 1), row(7, _ng_environment_server="two")],)
+    )
+    assert this.adopt().select("task", "server", "shard").rows() == [(8, None, 0), (3, "one", 1), (7, "two", 1)]
+
+
+def test_where_materialized_inputs_say_what_is_owed_lost_lines_do_not(tmp_path):
+    this = Run(tmp_path, ([solver(0), NAN + b"}"], [], [solver(0), solver(1)]))
+    assert this.adopt()["task"].to_list() == [0, 1]
 
 
 def test_shards_without_scores_are_named(tmp_path):

@@ -8,6 +8,7 @@ from rollmake.core.errors import DataError, InputError
 from rollmake.stages.check import Files, Settings, run
 
 NUMBERS = {"expected": 4, "answered": 4, "missing": 0, "imputed": 0, "failed_by_class": {}, "missing_keys": []}
+NUMBERS |= {"unreadable_lines": {}}
 
 
 def check(folder, **numbers):
@@ -20,11 +21,6 @@ def test_a_complete_run_says_so(tmp_path):
     assert json.loads((tmp_path / "complete.json").read_text()) == {"version": 1, "expected": 4, "answered": 4}
 
 
-def test_nothing_owed_is_complete(tmp_path):
-    check(tmp_path, expected=0, answered=0)
-    assert (tmp_path / "complete.json").exists()
-
-
 @pytest.mark.parametrize(
     ("numbers", "found"),
     [
@@ -34,6 +30,11 @@ def test_nothing_owed_is_complete(tmp_path):
         ),
         ({"answered": 3, "failed_by_class": {"judge_failed": 1}}, r"1 of 4 .*\(failed: judge_failed 1\)"),
         ({"answered": 3, "imputed": 1}, "1 of 4 .*1 only count as zero"),
+        ({"expected": 0, "answered": 0}, "no rollout is owed. Is the input empty.*`input_glob`"),
+        (
+            {"unreadable_lines": {"0000-of-0001": 2}},
+            r"damaged lines .*\(2 in all\).*of 0000-of-0001 2.*Put materialized inputs",
+        ),
     ],
 )
 def test_what_a_run_lacks_is_named_and_an_older_proof_goes(tmp_path, numbers, found):

@@ -55,6 +55,19 @@ def test_subsets_have_numbers_of_their_own(tried):
     }
 
 
+def test_another_reward_is_seen_in_the_digest_though_no_number_changes(tmp_path):
+    def found(name, reward):
+        (tmp_path / name).mkdir()
+        run = Run(tmp_path / name, [(0, 0, 0, "s", "a"), (1, 0, 0, "s", "a")], {})
+        run.shard(0, [answered(0, reward=reward)], [failed(1)])
+        return run.coverage()
+
+    first, same, other = found("first", 1.0), found("same", 1.0), found("other", 0.25)
+    assert first == same
+    assert first.pop("repaired") != other.pop("repaired")
+    assert first == other
+
+
 def test_only_without_aggregation_an_old_score_beside_it_is_removed(tried):
     old = tried.folder / "rollouts_aggregate_metrics.json"
     old.write_text("[]")
@@ -62,6 +75,12 @@ def test_only_without_aggregation_an_old_score_beside_it_is_removed(tried):
     assert old.exists()
     assert tried.coverage(disable_aggregation=True) == plain
     assert not old.exists()
+
+
+def test_lost_lines_are_counted_although_the_plan_says_what_is_owed(tried):
+    tried.shard(0, [answered(0), b'{"torn'], [])
+    found = tried.coverage()
+    assert (found["expected"], found["lost_lines"], found["unreadable_lines"]) == (6, {"not_json": 1}, {})
 
 
 def test_shards_without_scores_or_sidecar_are_named(tried):

@@ -70,6 +70,22 @@ def test_failures_and_what_left_no_row_are_in_no_score(tmp_path):
     assert (coverage["scored"], coverage["failed_by_class"], coverage["missing"]) == (1, {"agent_run_error": 1}, 1)
 
 
+def test_lines_that_nobody_can_read_are_in_the_coverage_beside_what_is_known_to_be_owed(tmp_path):
+    good = [agent(task, reward=1) for task in range(4)]
+    lost = b'{"_ng_task_index":3,"_ng_rollout_index":1,"agent_ref":{"name":"solver"},"reward":NaN}'
+    this = External(tmp_path, ([*good, lost],))
+    source = tmp_path / "raw/shard0.jsonl"
+    source.write_bytes(source.read_bytes() + b'{"_ng_task_ind')
+    this.repair(source)
+    _, coverage = this.score()
+    assert (coverage["expected"], coverage["scored"], coverage["missing_keys"]) == (5, 4, [[3, 1]])
+    assert coverage["servers"]["one"]["missing"] == 1
+    assert coverage["lost_lines"] == {"not_finite": 1, "torn": 1}
+    assert coverage["unreadable_lines"] == {"0000-of-0001": 1}
+    _, coverage = this.score(missing=True)
+    assert (coverage["imputed"], coverage["missing"]) == (1, 0)
+
+
 def test_where_nothing_succeeded_there_is_no_score_unless_failures_count(tmp_path):
     this = External(tmp_path, ([], [failed(0)], owed(0)))
     with pytest.raises(DataError, match="1 failed as agent_run_error"):

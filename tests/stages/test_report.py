@@ -304,3 +304,33 @@ def test_the_interval_stands_beside_the_score(tmp_path):
     (folder / "statistics.json").write_text(json.dumps({"score": "grade", "servers": {SERVER: {"mean": mean}}}))
     assert "mean grade 0.5, 95 % interval over tasks 0.125 to 0.875" in words(page(folder))
     assert "mean reward 95" not in words(page(folder))
+
+
+def test_no_run_is_complete_while_lines_that_may_be_owed_cannot_be_read(tmp_path):
+    run = make_run(tmp_path / "run", failing=0, missing=0)
+    coverage = run / "coverage.json"
+    assert 'class="banner good"' in page(run)
+    change(coverage, lost_lines={"torn": 1})
+    assert 'class="banner good"' in (known := page(run))
+    assert "1 damaged line was taken out of the rollouts (torn 1)" in words(known)
+    change(coverage, unreadable_lines={"0000-of-0003": 1})
+    text = page(run)
+    assert 'class="banner good"' not in text
+    assert "Complete" not in words(text)
+    assert "The score rests on 40 of 40 known rollouts; 1 line that may be more of them cannot be read." in words(text)
+
+
+def test_subsets_stand_in_a_table_with_their_coverage(demo, tmp_path):
+    run = make_run(tmp_path / "run", tasks=4)
+    numbers = json.loads((run / "coverage.json").read_text())["servers"][SERVER]
+    change(run / "coverage.json", subsets={"<i>": numbers, "": numbers})
+    entries = json.loads((run / "rollouts_aggregate_metrics.json").read_text())
+    entries[0]["agent_metrics"]["<i>/pass@1[avg-of-4]/accuracy"] = 37.5
+    (run / "rollouts_aggregate_metrics.json").write_text(json.dumps(entries))
+    text = page(run)
+    counts = (
+        f"{numbers['scored']} {numbers['expected']} {sum(numbers['failed_by_class'].values())} {numbers['missing']}"
+    )
+    assert f"<i> 37.5 pass@1[avg-of-4]/accuracy {counts}" in words(text)
+    assert f"tasks without a subset none {counts}" in words(text)
+    assert "Subsets" not in words(page(demo))

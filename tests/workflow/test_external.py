@@ -127,6 +127,29 @@ def test_the_coverage_stands_although_a_server_does_not_score(tmp_path):
     assert workflow.planned() == {"aggregate": 1, "report": 1}
 
 
+def test_damaged_lines_do_not_vanish_from_what_is_owed(tmp_path):
+    good = "".join(json.dumps(row(task, reward=1.0)) + "\n" for task in range(4))
+    nan, torn = json.dumps(row(3, 1, reward=float("nan"))) + "\n", '{"_ng_task_ind'
+    again = json.dumps(row(3, 1, reward=0.0)) + "\n"
+    (tmp_path / "in").mkdir()
+    for name, content in (("lost", good + nan + torn), ("again", good + nan + again), ("torn", good + torn)):
+        (tmp_path / "in" / f"{name}.jsonl").write_text(content)
+    must = {"require_complete": True}
+    runs = {name: {"input_glob": f"in/{name}.jsonl"} | must for name in ("lost", "again", "torn")}
+    workflow = Workflow(tmp_path, environment=topology(tmp_path), defaults={"metrics": {"backend": "local"}}, runs=runs)
+    done = workflow.run("--keep-going")
+    assert done.returncode == 1
+    assert "1 of 5 rollouts have no result (1 left no row); the first that left none: task 3 rollout 1" in done.stderr
+    assert done.stderr.count("damaged lines may each be a rollout that nothing else says to be owed (1 in all)") >= 2
+    assert "see repaired/SHARD/quarantine.jsonl of 0000-of-0001 1" in done.stderr
+    assert content_of_complete(workflow) == {"again": {"version": 1, "expected": 5, "answered": 5}}
+    assert "The score rests on 4 of 4 known rollouts" in (workflow.results / "torn/report.html").read_text()
+
+
+def content_of_complete(workflow):
+    return {path.parent.name: json.loads(path.read_text()) for path in workflow.results.glob("*/complete.json")}
+
+
 def test_a_pattern_that_matches_nothing_is_named(tmp_path):
     write(tmp_path / "in/a.jsonl", [row(0, reward=1.0)])
     runs = {"x": {"input_glob": "nowhere/*.jsonl"}, "y": {"input_glob": "in/*.jsonl"}}

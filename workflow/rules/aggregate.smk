@@ -3,7 +3,7 @@ rule aggregate:
     input:
         plan=below("plan.json"),
         environment=below("environment.json"),
-        shards=per_shard("repaired/{shard}/rollouts.jsonl"),
+        coverage=below("coverage.json"),
     output:
         below("rollouts_aggregate_metrics.json"),
     log:

@@ -4,9 +4,9 @@ import shlex
 from functools import cache
 from pathlib import Path
 from snakemake.exceptions import WorkflowError
+from rollmake.core.contract import failures_path, materialized_path
 from rollmake.core.deadline import budget_s
 from rollmake.core.errors import RollmakeError
-from rollmake.core.scan import files_of
 from rollmake.core.shards import parse_shard, shard_names
 from rollmake.edge.commands import put_in_front
 from rollmake.edge.globs import external_shards, require_shards
@@ -89,13 +89,17 @@ def shard_count(run):
         raise WorkflowError(f"config: {error}") from None
 
 
-def collected(place):
-    """An input function: the rollouts (0), sidecar (1) or materialized inputs (2) of an external shard, if it has any."""
+def external_rollouts(wildcards):
+    """The rollouts file of an external shard."""
+    return str(EXTERNAL[wildcards.run][parse_shard(wildcards.shard)[0]])
+
+
+def beside(path_of):
+    """An input function: the file that `path_of` names after an external shard's rollouts, where there is one."""
 
     def inputs(wildcards):
-        shard = EXTERNAL[wildcards.run][parse_shard(wildcards.shard)[0]]
-        file = list(files_of(Path(shard)).values())[place]
-        return [str(file)] if place == 0 or file.exists() else []
+        file = path_of(Path(external_rollouts(wildcards)))
+        return [str(file)] if file.exists() else []
 
     return inputs
 

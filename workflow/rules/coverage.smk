@@ -1,4 +1,6 @@
 # What the scores rest on. It stands whatever becomes of them, so it is no output of the rule that asks servers for them.
+# It has a digest of all shards in it, and stands for them where scores are computed: each rule that takes a file of every
+# shard makes planning longer.
 rule coverage:
     input:
         plan=below("plan.json"),

@@ -1,9 +1,9 @@
 # Clean and sort one shard that something else collected; `collect` does the same with those of its own.
 rule repair:
     input:
-        rollouts=collected(0),
-        failures=collected(1),
-        rows=collected(2),
+        rollouts=external_rollouts,
+        failures=beside(failures_path),
+        rows=beside(materialized_path),
     output:
         rollouts=below("repaired/{shard}/rollouts.jsonl"),
         failures=below("repaired/{shard}/rollouts_failures.jsonl"),

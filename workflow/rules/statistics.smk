@@ -2,7 +2,7 @@
 rule statistics:
     input:
         plan=below("plan.json"),
-        shards=per_shard("repaired/{shard}/rollouts.jsonl"),
+        coverage=below("coverage.json"),
     output:
         statistics=below("statistics.json"),
         tasks=below("task_rewards.parquet"),

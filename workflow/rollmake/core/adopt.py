@@ -1,12 +1,14 @@
 """The plan of shards that something else collected, from the rows that their files hold."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
 import polars as pl
 
 from rollmake.core.errors import InputError
+from rollmake.core.lost import Row
 from rollmake.core.plan import COLUMNS, PLAN_VERSION, Plan
 
 ROWS = {
@@ -35,6 +37,31 @@ def refuse_shared(shards: Sequence[pl.DataFrame], names: Sequence[str]) -> None:
         raise InputError(f"{found} in {names[first]} and in {names[again['shard'][1]]}", remedy=remedy)
 
 
+class Answered:
+    """The results of all shards, for rows that were damaged and so may not say who answers them."""
+
+    def __init__(self, shards: Sequence[pl.DataFrame]) -> None:
+        """The frames have task, rollout, server and agent."""
+        self._shards = shards
+        pairs = {pair for shard in shards for pair in shard.select("server", "agent").unique().iter_rows()}
+        self._only = pairs.pop() if len(pairs) == 1 else (None, None)
+
+    def unknown(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows without those that name no server although their key has a result, whoever gave that.
+
+        Where all results are of one server and agent, so are the rows that name none.
+        """
+        for task, rollout, server, agent in rows:
+            if server is not None:
+                yield task, rollout, server, agent
+            elif (task, rollout) not in self._keys:
+                yield task, rollout, *self._only
+
+    @cached_property
+    def _keys(self) -> set[tuple[int, int]]:
+        return {key for shard in self._shards for key in shard.select("task", "rollout").iter_rows()}
+
+
 def plan_table(shards: Sequence[Sequence[tuple[Any, ...]]]) -> pl.DataFrame:
     """plan.parquet from the rows of each shard, as of ROWS, in the order of the materialized file."""
     frames = [
@@ -61,4 +88,5 @@ def adopted_plan(table: pl.DataFrame, shards: int, environment: str) -> Plan:
         materialized_bytes=int((table["length"] + 1).sum()),
         digest=content.hexdigest(),
         environment=environment,
+        adopted=True,
     )

@@ -12,6 +12,8 @@ PERF_SUMMARY = "perf_summary"
 GROUPS = "group_level_metrics"
 # The reference builds histograms of each column, which fails from here on.
 OVERSIZED = 2**47
+# Who answers like this has no such endpoint.
+NO_ENDPOINT = (404, 405, 501)
 EXCERPT_CHARACTERS = 500
 LISTED_FIELDS = 10
 
@@ -50,6 +52,8 @@ def refusal(status: int, body: bytes, records: Iterable[Mapping[str, Any]]) -> t
     excerpt = text[:EXCERPT_CHARACTERS] + ("…" if len(text) > EXCERPT_CHARACTERS else "")
     fields = oversized_fields(records) if status == 500 else []
     remedy = "See the server's log"
+    if status in NO_ENDPOINT:
+        remedy += ", or, if it does not serve /aggregate_metrics, set `metrics: {backend: local}`"
     if fields:
         more = f" and {len(fields) - LISTED_FIELDS} more" if len(fields) > LISTED_FIELDS else ""
         listed = ", ".join(fields[:LISTED_FIELDS]) + more

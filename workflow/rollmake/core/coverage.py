@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from rollmake.core.lost import NOTHING_LOST, Lost
 from rollmake.core.settlement import given_up
 
 KEY = ["server", "task", "rollout"]
@@ -78,7 +79,7 @@ def states(
     )
 
 
-def coverage(states: pl.DataFrame, max_attempts: int) -> dict[str, Any]:
+def coverage(states: pl.DataFrame, max_attempts: int, lost: Lost = NOTHING_LOST) -> dict[str, Any]:
     """The content of coverage.json: the numbers of the run, and the same by server, agent and, if it is known, subset.
 
     `expected` = `scored` + `unscored` + `masked` + `unrouted` + `imputed` + the sum of `failed_by_class` + `missing`.
@@ -86,7 +87,8 @@ def coverage(states: pl.DataFrame, max_attempts: int) -> dict[str, Any]:
     result of its own, whatever that says. `gated` are those without one that are not to be asked for again, since they
     are terminal or had `max_attempts`; they are among the failed, imputed and unscored. `imputed_missing` are those of
     `imputed` that left no row. `missing_keys`, `imputed_keys` and `unrouted_keys` list the first 1000 of those as
-    [task, rollout]. The name of an absent server, agent or subset is empty.
+    [task, rollout]. The name of an absent server, agent or subset is empty. `lost_lines` and `unreadable_lines` are what
+    `lost` says: what is unreadable is in no other number.
     """
     gated = given_up(pl.col("stored"), pl.col("terminal"), pl.col("attempts"), max_attempts)
     states = states.with_columns(gated=gated)
@@ -101,7 +103,7 @@ def coverage(states: pl.DataFrame, max_attempts: int) -> dict[str, Any]:
         for column in ("server", "agent", "subset")
         if column in states.columns
     }
-    return _gated_numbers(states) | parts
+    return _gated_numbers(states) | {"lost_lines": lost.by_reason, "unreadable_lines": lost.unreadable} | parts
 
 
 def _gated_numbers(states: pl.DataFrame) -> dict[str, Any]:
@@ -134,13 +136,24 @@ def _keys(states: pl.DataFrame, state: State) -> list[list[int]]:
 def incomplete(numbers: Mapping[str, Any]) -> str | None:
     """What a run lacks by its coverage.json, in words; None if every rollout that is owed has a result."""
     lacking = numbers["expected"] - numbers["answered"]
-    if not lacking:
-        return None
+    found = [f"{lacking} of {numbers['expected']} rollouts have no result{_lacking(numbers)}"] if lacking else []
+    if unreadable := numbers["unreadable_lines"]:
+        shards = [f"{name} {count}" for name, count in list(unreadable.items())[:NAMED_KEYS]]
+        more = f" and {len(unreadable) - NAMED_KEYS} more" if len(unreadable) > NAMED_KEYS else ""
+        found.append(
+            f"damaged lines may each be a rollout that nothing else says to be owed ({sum(unreadable.values())} in all), "
+            f"see repaired/SHARD/quarantine.jsonl of {', '.join(shards)}{more}"
+        )
+    if not numbers["expected"] and not unreadable:
+        found.append("no rollout is owed")
+    return "; ".join(found) or None
+
+
+def _lacking(numbers: Mapping[str, Any]) -> str:
     failed = [f"{name} {count}" for name, count in numbers["failed_by_class"].items()]
     parts = [f"{numbers['missing']} left no row"] if numbers["missing"] else []
     parts += [f"failed: {', '.join(failed)}"] if failed else []
     parts += [f"{numbers['imputed']} only count as zero"] if numbers["imputed"] else []
     keys = ", ".join(f"task {task} rollout {rollout}" for task, rollout in numbers["missing_keys"][:NAMED_KEYS])
     said = f" ({'; '.join(parts)})" if parts else ""
-    first = f"; the first that left none: {keys}" if keys else ""
-    return f"{lacking} of {numbers['expected']} rollouts have no result{said}{first}"
+    return said + (f"; the first that left none: {keys}" if keys else "")

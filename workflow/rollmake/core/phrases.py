@@ -6,11 +6,14 @@ from typing import Any
 from rollmake.core.report import Basis
 
 
-def headline(basis: Basis) -> str:
-    """What every score of the run rests on, in one sentence."""
-    if not basis.expected:
+def headline(basis: Basis, unreadable: int = 0) -> str:
+    """What every score of the run rests on, in one sentence; `unreadable` lines may be rollouts that are owed as well."""
+    if unreadable and basis.expected:
+        lines = f"{plural(unreadable, 'line')} that may be more of them cannot be read"
+        return f"The score rests on {basis.scored:,} of {plural(basis.expected, 'known rollout')}; {lines}."
+    if not basis.expected and not unreadable:
         return "This run expects no rollouts, so there is nothing to score."
-    if basis.complete:
+    if basis.complete and not unreadable:
         return f"Complete: {basis.scored:,} of {plural(basis.expected, 'expected rollout')} scored."
     if not basis.scored and not basis.imputed:
         return f"No score: none of {plural(basis.expected, 'expected rollout')} was scored."
@@ -32,13 +35,24 @@ def warnings(numbers: Mapping[str, Any], scored_servers: int) -> list[str]:
         "{are} answered, but without the name of an agent or server, and {are} in no score": numbers["unrouted"],
     }
     said = [f"{plural(count, 'rollout')} {_verbs(what, count)}." for what, count in counts.items() if count]
+    said += _lost(numbers["lost_lines"], sum(numbers["unreadable_lines"].values()))
     if numbers["expected"] and not scored_servers:
         said.append("There are no aggregate metrics, so this page shows no score.")
     return said
 
 
+def _lost(lines: Mapping[str, int], unreadable: int) -> list[str]:
+    reasons, count = ", ".join(f"{name} {count:,}" for name, count in lines.items()), sum(lines.values())
+    where = "see quarantine.jsonl of the shards"
+    taken = f"{plural(count, 'damaged line')} {_verbs('{were}', count)} taken out of the rollouts ({reasons}); {where}."
+    each = (
+        f"{plural(unreadable, 'damaged line')} may each be one more rollout: nothing else says what is owed; {where}."
+    )
+    return [text for text, there in ((each, unreadable), (taken, count)) if there]
+
+
 def _verbs(what: str, count: int) -> str:
-    for verb, one in (("are", "is"), ("have", "has"), ("count", "counts")):
+    for verb, one in (("are", "is"), ("were", "was"), ("have", "has"), ("count", "counts")):
         what = what.replace(f"{{{verb}}}", one if count == 1 else verb)
     return what
 

@@ -18,7 +18,7 @@ PLAN_VERSION = 1
 COLUMNS = ("task", "rollout", "shard", "offset", "length", "digest", "repeat", "server", "agent")
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """plan.json: a few lines whatever the number of shards. It changes if and only if what is owed changes."""
 
     version: int
@@ -30,6 +30,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     # What a result depends on beside the rows: the policy of an embedded environment. It is part of every row's digest.
     environment: str
+    # Whether it is what rows that something else collected say of themselves, rather than what was asked of them.
+    adopted: bool = False
 
 
 def row_digest(row: bytes, environment: str) -> bytes:

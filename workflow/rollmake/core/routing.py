@@ -8,6 +8,7 @@ from rollmake.core.errors import InputError, raise_all
 from rollmake.core.topology import AGENTS, ENVIRONMENTS, RESOURCES, Server, Topology
 
 REMAP = "Correct the name, or send these rows elsewhere with `agent_map` or `agent_name`"
+TOPOLOGY = "or give the run an `environment` whose `topology` has the servers of these rows"
 UNCHECKED = "Send these rows to an accepted agent, or set `allow_unsupported_pairing: true`"
 
 
@@ -127,7 +128,7 @@ def server_for_agent(topology: Topology, agent: str) -> str:
         remedy = "Name the server on the row as `_ng_environment_server`"
         raise InputError(f"agent {agent!r} is fronted by several servers: {', '.join(fronting)}", remedy=remedy)
     found = f"no environment server fronts agent {agent!r}{nearest(agent, by_agent)}"
-    raise InputError(found, remedy="Add an environment server with `agent_server: {name: ...}` for it")
+    raise InputError(found, remedy=f"Add an environment server with `agent_server: {{name: ...}}` for it, {TOPOLOGY}")
 
 
 def server_of_row(topology: Topology, stamp: str | None, agent: str | None) -> str | None:
@@ -136,7 +137,8 @@ def server_of_row(topology: Topology, stamp: str | None, agent: str | None) -> s
     None for a row that names neither. Raises InputError for a stamp or an agent that leads to no server, or to several.
     """
     if stamp is not None:
-        raise_all(server_problems(topology, stamp, None))
+        unknown = server_problems(topology, stamp, None)
+        raise_all([InputError(problem.found, remedy=f"Correct the row, {TOPOLOGY}") for problem in unknown])
         return stamp
     return None if agent is None else server_for_agent(topology, agent)
 

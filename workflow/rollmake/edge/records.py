@@ -1,12 +1,13 @@
 """What a plan owes, and the records of repaired shards that answer it."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import orjson
 import polars as pl
 
-from rollmake.core.contract import ROLLOUT, TASK
+from rollmake.core.contract import ROLLOUT, TASK, failures_path
 from rollmake.core.errors import DataError
 from rollmake.core.imputation import Record
 from rollmake.core.shards import shard_names
@@ -15,7 +16,9 @@ from rollmake.edge.plan import REMEDY, read_plan, table_path
 
 COLUMNS = ("task", "rollout", "shard", "server", "agent")
 REPAIR = "Collect and repair that shard again"
-REPAIR_FIRST = "Repair that shard first: remove its folder, then run snakemake again"
+REPAIR_FIRST = (
+    "Repair that shard again: `snakemake --forcerun collect`, for `input_glob` runs `repair`; what was answered is kept"
+)
 # The environment server of each key of a shard.
 Servers = Mapping[tuple[int, int], str | None]
 
@@ -35,6 +38,16 @@ def planned(plan: Path) -> pl.DataFrame:
 def repaired_shards(plan: Path, repaired: Path) -> list[Path]:
     """The rollouts files of all repaired shards of a plan, in order."""
     return [repaired / name / "rollouts.jsonl" for name in shard_names(read_plan(plan).shards)]
+
+
+def repaired_digest(shards: Sequence[Path]) -> str:
+    """A digest of what scoring reads of repaired shards: every scalar and length of their rollouts, and their sidecars."""
+    digest = hashlib.sha256()
+    for shard in shards:
+        for path in (shard.with_name("scores.parquet"), failures_path(shard)):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def dealt(owed: pl.DataFrame, shards: Sequence[Path]) -> Iterator[tuple[Path, Servers]]:

@@ -1,6 +1,6 @@
 """The plan of shards that something else collected: what their own files say is owed, and who answers it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,22 +8,22 @@ import msgspec
 import orjson
 import polars as pl
 
-from rollmake.core.adopt import adopted_plan, plan_table, refuse_shared
+from rollmake.core.adopt import Answered, adopted_plan, plan_table, refuse_shared
 from rollmake.core.contract import AGENT_REF, ROLLOUT, SERVER, TASK, failures_path, materialized_path
 from rollmake.core.errors import DataError, InputError
+from rollmake.core.lost import Row
 from rollmake.core.plan import row_digest
 from rollmake.core.routing import server_of_row
 from rollmake.core.shards import shard_names
 from rollmake.core.topology import Topology, decode_environment
 from rollmake.edge.files import replacing, write_atomic
+from rollmake.edge.lost import lost_rows
 from rollmake.edge.plan import table_path
 from rollmake.edge.records import REPAIR_FIRST, repaired_lines
 from rollmake.edge.run_files import required
 
 HELP = "Say what is owed in repaired shards that something else collected."
 SCHEMA = {"task": pl.Int64, "rollout": pl.Int64, "server": pl.String, "agent": pl.String}
-# A row of the plan: task, rollout, environment server, agent.
-Row = tuple[int, int, str | None, str | None]
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def run(files: Files, settings: Settings) -> None:
     """Write the materialized rows of all shards in one file, and the plan that they are.
 
-    A rollout without a materialized row gets one that has no more than its indices, agent and server. Raises InputError
+    A rollout without a materialized row gets one that has no more than its indices, agent and server. Where no
+    materialized inputs say what is owed, so do the lines that repair took out, if their keys can be read. Raises InputError
     for a row whose agent has no environment server or several, and, naming both files, for a rollout with a result in
     two shards of one server; then nothing is written.
     """
@@ -52,10 +53,11 @@ def run(files: Files, settings: Settings) -> None:
     router = Router(environment.topology)
     results = [router.results(path) for path in shards]
     refuse_shared(results, [source(path) for path in shards])
+    answered = Answered(results)
     with replacing(files.output) as target:
         written = [_Written(target.write, environment.identity) for _ in shards]
         for path, rows, shard in zip(shards, results, written, strict=True):
-            for line, row in router.owed(path, rows):
+            for line, row in router.owed(path, rows, answered):
                 shard.add(line, row)
     table = plan_table([shard.rows for shard in written])
     with replacing(table_path(files.plan)) as target:
@@ -104,16 +106,29 @@ class Router:
         )
         return joined.select(list(SCHEMA))
 
-    def owed(self, shard: Path, results: pl.DataFrame) -> Iterator[tuple[bytes, Row]]:
-        """A line and its row for each rollout that is owed in a shard, whose results are known."""
+    def owed(self, shard: Path, results: pl.DataFrame, answered: Answered) -> Iterator[tuple[bytes, Row]]:
+        """A line and its row for each rollout that is owed in a shard, whose results are known.
+
+        `answered` are those of all shards.
+        """
         known: dict[tuple[int, int], Row] = {row[:2]: row for row in results.iter_rows()}
         for _, row in self._rows(failures_path(shard)):
+            known.setdefault(row[:2], row)
+        for row in answered.unknown(self._routed(lost_rows(shard))):
             known.setdefault(row[:2], row)
         for line, row in self._rows(materialized_path(shard)):
             found = known.pop(row[:2], row)
             yield line, row if found[2] is None else found
         for row in known.values():
             yield made_up(row), row
+
+    def _routed(self, rows: Iterable[Row | None]) -> Iterator[Row]:
+        """The rows with a key. Damage may have been to a name: who cannot be routed is nobody's, and owed all the same."""
+        for task, rollout, stamp, agent in filter(None, rows):
+            try:
+                yield task, rollout, server_of_row(self._topology, stamp, agent), agent
+            except InputError:
+                yield task, rollout, None, None
 
     def _rows(self, path: Path) -> Iterator[tuple[bytes, Row]]:
         for line in repaired_lines(path):

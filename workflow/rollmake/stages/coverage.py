@@ -12,7 +12,9 @@ from rollmake.core.contract import aggregate_path
 from rollmake.core.coverage import coverage
 from rollmake.core.settlement import max_attempts
 from rollmake.edge.files import write_atomic
-from rollmake.edge.records import planned, repaired_shards
+from rollmake.edge.lost import lost_lines
+from rollmake.edge.plan import read_plan
+from rollmake.edge.records import planned, repaired_digest, repaired_shards
 from rollmake.edge.run_scores import RunScores
 
 HELP = "Say what the scores of a run rest on."
@@ -43,16 +45,19 @@ def run(files: Files, settings: Settings) -> None:
     With `disable_aggregation` metrics that an earlier run left beside it are removed, since nothing renews them.
     """
     chosen = settings.metrics.chosen
+    shards = repaired_shards(files.plan, files.repaired)
     scores = RunScores(
         planned(files.plan),
-        repaired_shards(files.plan, files.repaired),
+        shards,
         count_classes=settings.count_failure_classes_as_zero,
         count_missing=settings.count_missing_rollouts_as_zero,
         retry_terminal_timeouts=settings.retry_terminal_timeouts,
         texts=chosen.texts,
         subset_key=chosen.subset_key,
     )
-    numbers = coverage(scores.states, max_attempts(settings.max_attempts, os.environ))
+    lost = lost_lines(shards, adopted=read_plan(files.plan).adopted)
+    numbers = coverage(scores.states, max_attempts(settings.max_attempts, os.environ), lost)
+    numbers["repaired"] = repaired_digest(shards)
     write_atomic(files.output, orjson.dumps(numbers, option=orjson.OPT_INDENT_2))
     if settings.disable_aggregation:
         aggregate_path(files.output.with_name("rollouts.jsonl")).unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from rollmake.core.bins import latency_bins, latency_quantiles
 from rollmake.core.errors import DataError
 from rollmake.core.excerpts import harmless
 from rollmake.core.latency import LatencySummary
+from rollmake.core.subsets import subsets
 from rollmake.edge import charts, run_files
 from rollmake.edge.files import write_atomic
 
@@ -67,13 +68,14 @@ def _scores(
     entries: list[Mapping[str, Any]], coverage: Mapping[str, Any], statistics: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     scores = view.scores(entries, coverage, statistics)
-    overall = view.basis(coverage)
+    overall, unreadable = view.basis(coverage), sum(coverage["unreadable_lines"].values())
     return {
         "overall": overall,
-        "good": overall.complete and overall.expected > 0 and bool(entries),
-        "headline": phrases.headline(overall),
+        "good": overall.complete and overall.expected > 0 and not unreadable and bool(entries),
+        "headline": phrases.headline(overall, unreadable),
         "warnings": phrases.warnings(coverage, len(entries)),
         "scores": scores,
+        "subsets": subsets(entries, scores, coverage),
         "rewards": _rewards([score for score in scores if score.mean is not None]),
         "charts_limit": CHARTED_SERVERS,
     }
