@@ -53,7 +53,7 @@ def test_a_shard_of_nothing_but_damage_counts_and_shards_in_order_do_not(repaire
 def test_a_quarantine_that_is_none_is_named(repaired, line):
     path = repaired(lines(row(0)))
     path.with_name("quarantine.jsonl").write_bytes(line + b"\n")
-    with pytest.raises(DataError, match=r"quarantine.jsonl:1: .*Repair that shard first"):
+    with pytest.raises(DataError, match=r"quarantine.jsonl:1: .*Repair that shard again"):
         list(lost_rows(path))
 
 

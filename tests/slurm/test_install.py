@@ -88,8 +88,15 @@ def test_where_all_is_there_apt_is_not_asked(machine):
 @as_root
 def test_ci_fails_if_the_scenarios_do_or_take_too_long(machine):
     commands = {"dpkg_query": "echo installed", "scontrol": "exit 1"}
-    code, text = machine(CI, {"DB": "0"}, **commands, make="exit 2")
+    code, text = machine(CI, {"DB": "0"}, **commands, make="touch $LAB/started; exit 2")
     assert (code, "FAILED: the scenarios on SLURM" in text) == (1, True)
-    code, text = machine(CI, {"DB": "0", "WITHIN": "1"}, **commands, make="exec sleep 50")
+    code, text = machine(CI, {"DB": "0", "WITHIN": "1"}, **commands, make="touch $LAB/started; exec sleep 50")
     assert (code, "took longer than 1 s" in text) == (1, True)
     assert machine(CI, {"DB": "0"}, **commands, make="exit 0")[0] == 0
+
+
+@as_root
+def test_ci_skips_the_scenarios_aloud_if_the_cluster_does_not_start(machine):
+    commands = {"dpkg_query": "echo installed", "scontrol": "exit 1"}
+    code, text = machine(CI, {"DB": "0"}, **commands, make="exit 2")
+    assert (code, "SKIPPED: the scenarios on SLURM, since it cannot be started" in text) == (0, True)

@@ -206,6 +206,6 @@ def test_shards_without_scores_are_named(tmp_path):
 def test_a_file_that_a_repaired_shard_lacks_is_named(tmp_path, name):
     this = Run(tmp_path, ([solver(0, reward=1)], [], []))
     (tmp_path / "repaired" / "0000-of-0001" / name).unlink()
-    with pytest.raises(DataError, match=rf"0000-of-0001/{name}: .*Repair that shard first"):
+    with pytest.raises(DataError, match=rf"0000-of-0001/{name}: .*Repair that shard again"):
         this.adopt()
     assert not (tmp_path / "plan.json").exists()

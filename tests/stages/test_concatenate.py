@@ -123,7 +123,7 @@ def test_files_that_changed_after_repair_are_refused(tmp_path, name, change):
     write_repaired(tmp_path, 0, 1, lines(row(0), row(0, 1)), lines(row(0)))
     path = tmp_path / "repaired" / "0000-of-0001" / name
     path.write_bytes(change(path.read_bytes()))
-    refused(tmp_path, str(path), "Repair that shard first")
+    refused(tmp_path, str(path), "Repair that shard again")
 
 
 def test_scores_that_overlap_are_refused(tmp_path):
@@ -133,7 +133,7 @@ def test_scores_that_overlap_are_refused(tmp_path):
     pl.read_parquet(scores).with_columns(pl.col("offset") - pl.Series([0, 1])).with_columns(
         pl.col("length") + pl.Series([0, 1])
     ).write_parquet(scores)
-    refused(tmp_path, "rollouts.jsonl", "scores.parquet", "Repair that shard first")
+    refused(tmp_path, "rollouts.jsonl", "scores.parquet", "Repair that shard again")
 
 
 def test_a_plan_of_another_version_or_no_plan_is_refused(tmp_path):

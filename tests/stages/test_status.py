@@ -70,7 +70,7 @@ def test_a_shard_that_something_else_collected_is_as_far_as_its_repaired_files_s
     ):
         status.statuses(folder, NOW)
     (repaired / "scores.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match=r"0002-of-0003/scores.parquet: cannot be read.*Repair that shard first"):
+    with pytest.raises(DataError, match=r"0002-of-0003/scores.parquet: cannot be read.*Repair that shard again"):
         status.statuses(folder, NOW)
 
 

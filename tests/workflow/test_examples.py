@@ -15,7 +15,7 @@ def test_an_example_is_planned(tmp_path, example):
     shutil.copytree(ROOT / "config", tmp_path / "config")
     shutil.copy(example, tmp_path / "config.yaml")
     if example.stem == "external":
-        shard = tmp_path / "results" / "demo" / "shards" / "0000-of-0001"
+        shard = tmp_path / "results" / "demo" / "shards" / "0000-of-0003"
         shard.mkdir(parents=True)
         (shard / "rollouts.jsonl").touch()
     planned = workflow.planned()

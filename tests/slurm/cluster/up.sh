@@ -156,4 +156,5 @@ chmod 755 "$LAB"
 start_munge
 [ "$DB" = 0 ] || start_database
 start_slurm
+touch "$LAB/started"  # For who asks whether the cluster ever ran.
 say "up: $NODES node(s), $([ "$DB" = 1 ] && echo with || echo without) accounting, state in $LAB"

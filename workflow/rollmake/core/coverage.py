@@ -79,7 +79,9 @@ def states(
     )
 
 
-def coverage(states: pl.DataFrame, max_attempts: int, lost: Lost = NOTHING_LOST) -> dict[str, Any]:
+def coverage(
+    states: pl.DataFrame, max_attempts: int, lost: Lost = NOTHING_LOST, *, repaired: str = ""
+) -> dict[str, Any]:
     """The content of coverage.json: the numbers of the run, and the same by server, agent and, if it is known, subset.
 
     `expected` = `scored` + `unscored` + `masked` + `unrouted` + `imputed` + the sum of `failed_by_class` + `missing`.
@@ -88,7 +90,7 @@ def coverage(states: pl.DataFrame, max_attempts: int, lost: Lost = NOTHING_LOST)
     are terminal or had `max_attempts`; they are among the failed, imputed and unscored. `imputed_missing` are those of
     `imputed` that left no row. `missing_keys`, `imputed_keys` and `unrouted_keys` list the first 1000 of those as
     [task, rollout]. The name of an absent server, agent or subset is empty. `lost_lines` and `unreadable_lines` are what
-    `lost` says: what is unreadable is in no other number.
+    `lost` says: what is unreadable is in no other number. `repaired` is the digest of the shards that this is about.
     """
     gated = given_up(pl.col("stored"), pl.col("terminal"), pl.col("attempts"), max_attempts)
     states = states.with_columns(gated=gated)
@@ -103,7 +105,8 @@ def coverage(states: pl.DataFrame, max_attempts: int, lost: Lost = NOTHING_LOST)
         for column in ("server", "agent", "subset")
         if column in states.columns
     }
-    return _gated_numbers(states) | {"lost_lines": lost.by_reason, "unreadable_lines": lost.unreadable} | parts
+    about = {"lost_lines": lost.by_reason, "unreadable_lines": lost.unreadable, "repaired": repaired}
+    return _gated_numbers(states) | about | parts
 
 
 def _gated_numbers(states: pl.DataFrame) -> dict[str, Any]:

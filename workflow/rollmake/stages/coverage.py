@@ -56,8 +56,8 @@ def run(files: Files, settings: Settings) -> None:
         subset_key=chosen.subset_key,
     )
     lost = lost_lines(shards, adopted=read_plan(files.plan).adopted)
-    numbers = coverage(scores.states, max_attempts(settings.max_attempts, os.environ), lost)
-    numbers["repaired"] = repaired_digest(shards)
+    limit = max_attempts(settings.max_attempts, os.environ)
+    numbers = coverage(scores.states, limit, lost, repaired=repaired_digest(shards))
     write_atomic(files.output, orjson.dumps(numbers, option=orjson.OPT_INDENT_2))
     if settings.disable_aggregation:
         aggregate_path(files.output.with_name("rollouts.jsonl")).unlink(missing_ok=True)
