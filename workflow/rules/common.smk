@@ -131,7 +131,9 @@ def task_files(wildcards):
 def missing(run, file):
     """Raise the error for tasks that are not there."""
     places = f"below {Path.cwd()} and the folders in NEMO_GYM_EXTRA_ROOTS"
-    raise WorkflowError(f"config: runs.{run}.input: there is no file {file}, {places}. Correct the name or write the file")
+    raise WorkflowError(
+        f"config: runs.{run}.input: there is no file {file}, {places}. Correct the name or write the file"
+    )
 
 
 def input_words(wildcards, input):
