@@ -16,7 +16,7 @@ from rollmake.core.outcome import (
     error_body,
     outcome,
     reading,
-    spliced,
+    stamped,
     stamps,
 )
 
@@ -68,7 +68,7 @@ def test_a_stamped_key_of_the_reply_is_overwritten_where_it_stands():
         b'\n {"a":1} \n',
     ],
 )
-def test_what_cannot_be_spliced_is_written_anew_on_one_line(body):
+def test_any_reply_is_one_line_without_a_key_twice(body):
     line = answer(body).line
     assert b"\n" not in line
     assert b"\r" not in line
@@ -84,8 +84,10 @@ def no_key_twice(pairs):
 def test_a_reply_nested_deeper_than_orjson_writes_is_kept():
     deep = b'{"a":' * 300 + b"1" + b"}" * 300
     assert orjson.loads(answer(deep).line)["_ng_task_index"] == 3
-    stamped = b'{"_ng_task_index":1,' + deep[1:]
-    assert orjson.loads(answer(stamped).line)["_ng_task_index"] == 3
+    named = b'{"_ng_task_index":1,' + deep[1:]
+    assert orjson.loads(answer(named).line)["_ng_task_index"] == 3
+    deepest = b'{"a":' * 1020 + b"1" + b"}" * 1020
+    assert orjson.loads(answer(deepest).line)["_ng_task_index"] == 3
 
 
 json_values = st.recursive(
@@ -111,7 +113,7 @@ def test_any_reply_is_stored_with_the_same_values(reply, ascii_only, indent):
         decoded = orjson.loads(body)
     except (UnicodeEncodeError, orjson.JSONDecodeError):
         return
-    line = spliced(decoded, body, MARKS)
+    line = stamped(decoded, MARKS)
     assert b"\n" not in line
     assert orjson.loads(line) == {**decoded, **MARKS}
 
@@ -183,9 +185,9 @@ def test_an_error_body_is_cut_by_characters():
     assert error_body(b"\xff!") == "�!"
 
 
-def test_a_reading_has_no_stamps_and_the_bytes_that_came():
+def test_a_reading_has_no_stamps():
     body = b'{"reward": 1, "_ng_task_index": 9}'
-    assert reading(Answered(200, body), ROW) == ({"reward": 1, "_ng_task_index": 9}, body)
+    assert reading(Answered(200, body), ROW) == ({"reward": 1, "_ng_task_index": 9}, False)
     assert json.loads(outcome(Answered(200, body), ROW).line) == {"reward": 1, **MARKS}
 
 
@@ -193,7 +195,7 @@ def test_the_reading_of_an_episode_is_its_record():
     identity = {"taskset": "t", "task_id": "1"}
     row = {"task_id": identity, "task_input": {}, "_ng_task_index": 0, "_ng_rollout_index": 0}
     reply = {"episode_id": {}, "task_id": identity, "result": {"reward": 1.0}, "failure": None}
-    assert reading(Answered(200, json.dumps(reply).encode()), row) == ({"reward": 1.0, "_ng_task_id": identity}, b"")
+    assert reading(Answered(200, json.dumps(reply).encode()), row) == ({"reward": 1.0, "_ng_task_id": identity}, True)
     unusable = reading(Answered(200, json.dumps({**reply, "result": {"_ng_x": 1}}).encode()), row)
     assert isinstance(unusable, Failed)
     assert (unusable.kind, unusable.status, unusable.failure_class) == ("ValueError", 200, "agent_run_error")

@@ -3,6 +3,7 @@
 NeMo Gym contract, sections 2.2 and 4.3.
 """
 
+import sys
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -18,6 +19,8 @@ GATEWAY_STATUSES = frozenset({429, 502, 503, 504})
 REQUEST_FAILED = "agent_request_failed"
 RUN_ERROR = "agent_run_error"
 BODY_CHARACTERS = 2000
+# Levels of nesting that orjson reads.
+DEEPEST = 1024
 # A success carries these, in this order, whatever the server said of them.
 STAMPS = (c.TASK, c.ROLLOUT, c.AGENT_REF, c.TASK_SOURCE, c.SKILLS_REF, c.ATTEMPT, c.ROLLOUT_ID, c.SERVER, c.RESULT_TYPE)
 
@@ -122,11 +125,11 @@ def outcome(exchange: Answered | Broken, row: Mapping[str, Any]) -> Outcome:
     if isinstance(found, Failed):
         line = orjson.dumps({**found.fields, **stamps(row)})
         return Outcome(Destination.SIDECAR, line, found.failure_class, failed=found)
-    return _record(*found, row)
+    return _record(found[0], row)
 
 
-def reading(exchange: Answered | Broken, row: Mapping[str, Any]) -> tuple[dict[str, Any], bytes] | Failed:
-    """The record without stamps, with its own bytes if it is the reply as it came (else none); or why there is none."""
+def reading(exchange: Answered | Broken, row: Mapping[str, Any]) -> tuple[dict[str, Any], bool] | Failed:
+    """The record without stamps, and whether it is an episode's; or why there is none."""
     if isinstance(exchange, Broken):
         return Failed(exchange.kind, exchange.message, exchange.status)
     status, body = exchange.status, exchange.body
@@ -139,9 +142,9 @@ def reading(exchange: Answered | Broken, row: Mapping[str, Any]) -> tuple[dict[s
     if not isinstance(reply, dict):
         return Failed("TypeError", f"the reply is {type(reply).__name__}, not an object", status)
     if taskset_of(row) is None or not is_episode_reply(reply):
-        return reply, body
+        return reply, False
     try:
-        return episode_record(reply), b""
+        return episode_record(reply), True
     except DataError as error:
         return Failed("ValueError", str(error), status)
 
@@ -157,30 +160,32 @@ def failure_class(status: int | None) -> str:
     return REQUEST_FAILED if status is None or status in GATEWAY_STATUSES else RUN_ERROR
 
 
-def spliced(reply: Mapping[str, Any], body: bytes, marks: Mapping[str, Any]) -> bytes:
-    """The record of a reply: its own bytes with the stamps behind them where that is safe, else (or without) written anew.
+def stamped(reply: Mapping[str, Any], marks: Mapping[str, Any]) -> bytes:
+    """The record of a reply on one line, with the stamps behind it or in the place of its own keys of these names.
 
-    Safe means: one line, no stamped key in it, and no key twice, which is so if writing it anew gives the same bytes.
+    Where no key stands twice in a compact reply, these are its own bytes; to find out first would cost more.
     """
-    text = body.strip()
-    if body and not any(key in reply for key in marks) and reply and b"\n" not in text and b"\r" not in text:
-        compact = _dumps(reply)
-        if compact is None or compact == text:
-            return b"".join((memoryview(text)[:-1], b",", memoryview(orjson.dumps(marks))[1:]))
-    return _dumps({**reply, **marks}) or msgspec.json.encode({**reply, **marks})
-
-
-def _dumps(value: Mapping[str, Any]) -> bytes | None:
+    record = {**reply, **marks}
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(record)
     except TypeError:  # Nested deeper than orjson writes, though not deeper than it reads.
-        return None
+        return _encode_deep(record)
 
 
-def _record(reply: dict[str, Any], body: bytes, row: Mapping[str, Any]) -> Outcome:
+def _encode_deep(record: Mapping[str, Any]) -> bytes:
+    """JSON of a record that is nested as deep as orjson reads (1,024 levels)."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 2 * DEEPEST)
+    try:
+        return msgspec.json.encode(record)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _record(reply: dict[str, Any], row: Mapping[str, Any]) -> Outcome:
     if reply.get(c.NO_PERSIST):
         return Outcome(Destination.NOWHERE)
-    line = spliced(reply, body, stamps(row))
+    line = stamped(reply, stamps(row))
     named = reply.get(c.FAILURE_CLASS)
     if named is not None:
         terminal, reuse = bool(reply.get(c.FAILURE_TERMINAL)), bool(reply.get(c.REUSE))
