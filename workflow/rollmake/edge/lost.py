@@ -9,7 +9,7 @@ import orjson
 
 from rollmake.core.errors import DataError
 from rollmake.core.lost import LOST, Lost, Row, lost_by_reason, lost_row, says_what_is_owed
-from rollmake.edge.records import REPAIR_FIRST, repaired_lines
+from rollmake.edge.records import REPAIR, repaired_lines
 from rollmake.edge.run_files import required
 
 
@@ -30,7 +30,7 @@ def lost_rows(rollouts: Path) -> Iterator[Row | None]:
                 yield lost_row(part["text"].encode() if "text" in part else b64decode(part["base64"], validate=True))
         except (ValueError, KeyError, TypeError, AttributeError):
             found, where = "this line does not say what was taken out", f"{quarantine}:{number}"
-            raise DataError(found, where=where, remedy=REPAIR_FIRST) from None
+            raise DataError(found, where=where, remedy=REPAIR) from None
 
 
 def lost_lines(shards: Sequence[Path], *, adopted: bool) -> Lost:

@@ -15,8 +15,7 @@ from rollmake.edge.journal import lines
 from rollmake.edge.plan import REMEDY, read_plan, table_path
 
 COLUMNS = ("task", "rollout", "shard", "server", "agent")
-REPAIR = "Collect and repair that shard again"
-REPAIR_FIRST = (
+REPAIR = (
     "Repair that shard again: `snakemake --forcerun collect`, for `input_glob` runs `repair`; what was answered is kept"
 )
 # The environment server of each key of a shard.
@@ -62,7 +61,7 @@ def dealt(owed: pl.DataFrame, shards: Sequence[Path]) -> Iterator[tuple[Path, Se
 def repaired_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file of a repaired shard, which has all of its files. Raises DataError if there is none."""
     if not path.is_file():
-        raise DataError("there is no such file", where=str(path), remedy=REPAIR_FIRST)
+        raise DataError("there is no such file", where=str(path), remedy=REPAIR)
     return lines(path)
 
 

@@ -11,7 +11,7 @@ from rollmake.core.contract import failures_path, materialized_path
 from rollmake.core.errors import DataError
 from rollmake.core.imputation import Outcomes, Record
 from rollmake.core.scores import FIELD, JSON
-from rollmake.edge.records import REPAIR, REPAIR_FIRST, dealt, records
+from rollmake.edge.records import REPAIR, dealt, records
 
 KEY = ("shard", "task", "rollout")
 
@@ -89,7 +89,7 @@ def _scores(path: Path, shard: int, texts: Sequence[str]) -> pl.DataFrame:
     try:
         frame = pl.read_parquet(scores)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"cannot be read: {error}", where=str(scores), remedy=REPAIR_FIRST) from None
+        raise DataError(f"cannot be read: {error}", where=str(scores), remedy=REPAIR) from None
     for name in texts:
         if JSON + name not in frame.columns:
             remedy = f"Repair that shard again, with `--texts {name}`"

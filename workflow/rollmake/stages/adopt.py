@@ -19,7 +19,7 @@ from rollmake.core.topology import Topology, decode_environment
 from rollmake.edge.files import replacing, write_atomic
 from rollmake.edge.lost import lost_rows
 from rollmake.edge.plan import table_path
-from rollmake.edge.records import REPAIR_FIRST, repaired_lines
+from rollmake.edge.records import REPAIR, repaired_lines
 from rollmake.edge.run_files import required
 
 HELP = "Say what is owed in repaired shards that something else collected."
@@ -97,7 +97,7 @@ class Router:
         try:
             frame = pl.read_parquet(scores, columns=list(SCHEMA))
         except (OSError, pl.exceptions.PolarsError) as error:
-            raise DataError(f"cannot be read: {error}", where=str(scores), remedy=REPAIR_FIRST) from None
+            raise DataError(f"cannot be read: {error}", where=str(scores), remedy=REPAIR) from None
         pairs = frame.unique(["server", "agent"], maintain_order=True)
         servers = [self._server(shard, row) for row in pairs.select(list(SCHEMA)).iter_rows()]
         routed = pairs.select(stamp="server", agent="agent", server=pl.Series(servers, dtype=pl.String))

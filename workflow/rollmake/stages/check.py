@@ -11,7 +11,7 @@ from rollmake.core.errors import DataError
 from rollmake.edge.files import write_atomic
 from rollmake.edge.run_files import required
 
-AGAIN = "Run snakemake again for what is missing; the sidecar says why others failed"
+AGAIN = "`snakemake --forcerun collect`, with accept_partial off, asks for what is missing; the sidecar says why others failed"
 LINES = "Put materialized inputs that say what is owed beside the rollouts, or take out of these the lines that are no rollout"
 INPUT = "Is the input empty? See `input` or `input_glob` of the run in the config"
 HELP = "Fail unless every rollout of a run has a result."

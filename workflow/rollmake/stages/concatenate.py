@@ -16,7 +16,7 @@ from rollmake.core.shards import shard_names
 from rollmake.edge.files import replacing
 from rollmake.edge.plan import read_plan, table_path
 from rollmake.edge.ranges import Windows, copy_lines
-from rollmake.edge.records import REPAIR_FIRST
+from rollmake.edge.records import REPAIR
 from rollmake.edge.scan import scan_file
 
 HELP = "Merge the repaired shards of a run, sorted by task and rollout."
@@ -73,11 +73,11 @@ def _rollouts_index(path: Path, shard: int) -> pl.DataFrame:
     try:
         index = pl.read_parquet(scores, columns=["task", "rollout", "offset", "length"])
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"cannot be read: {error}", where=str(scores), remedy=REPAIR_FIRST) from error
+        raise DataError(f"cannot be read: {error}", where=str(scores), remedy=REPAIR) from error
     end = index["offset"] + index["length"] + 1
     gaps = (index["offset"] != end.shift(1, fill_value=0)).any()
     if gaps or path.stat().st_size != (end[-1] if len(end) else 0):
-        raise DataError(f"is not the file that {scores} describes", where=str(path), remedy=REPAIR_FIRST)
+        raise DataError(f"is not the file that {scores} describes", where=str(path), remedy=REPAIR)
     return index.select("task", "rollout", pl.lit(shard, pl.Int32).alias("shard"), "offset", "length")
 
 
@@ -85,7 +85,7 @@ def _failures_index(path: Path, shard: int) -> pl.DataFrame:
     """The index of a shard's sidecar, read anew. Raises DataError if it is not clean."""
     scan = scan_file(path, Kind.FAILURES)
     if len(broken := scan.removed):
-        raise DataError("this line is damaged", where=f"{path}:{broken[0, 0]}", remedy=REPAIR_FIRST)
+        raise DataError("this line is damaged", where=f"{path}:{broken[0, 0]}", remedy=REPAIR)
     cells = dict(zip(("task", "rollout", "offset", "length"), _columns(scan.rows), strict=True))
     return pl.DataFrame(cells).select("task", "rollout", pl.lit(shard, pl.Int32).alias("shard"), "offset", "length")
 

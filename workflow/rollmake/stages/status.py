@@ -13,7 +13,7 @@ from rollmake.core.settlement import failure_facts
 from rollmake.core.shards import shard_names
 from rollmake.core.status import Found, ShardStatus, shard_status, table
 from rollmake.edge.plan import read_plan, scan_table
-from rollmake.edge.records import REPAIR_FIRST, repaired_lines
+from rollmake.edge.records import REPAIR, repaired_lines
 from rollmake.edge.run_files import count_lines, optional
 
 HELP = "Show how far each shard of a run is, and why."
@@ -64,7 +64,7 @@ def _collected_elsewhere(repaired: Path) -> dict[str, Any] | None:
     try:
         done = pl.read_parquet(scores, columns=KEY)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"cannot be read: {error}", where=str(scores), remedy=REPAIR_FIRST) from None
+        raise DataError(f"cannot be read: {error}", where=str(scores), remedy=REPAIR) from None
     failures = failure_facts(repaired_lines(repaired / "rollouts_failures.jsonl")).unique(KEY, keep="last")
     failed = failures.join(done, on=KEY, how="anti").group_by("failure_class").len().sort("failure_class")
     classes = dict(failed.iter_rows())
