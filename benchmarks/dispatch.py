@@ -21,7 +21,7 @@ from benchmarks.constant import AGENT, constant_server
 
 IN_FLIGHT = 256
 # Size of the reply (bytes) -> rollouts of the short and of the long run, and the bound against the peer.
-SIZES = {2_600: (4_000, 24_000, 2.0), 100_000: (1_000, 7_000, 2.0), 1_000_000: (256, 1_280, 1.2)}
+SIZES = {2_600: (4_000, 40_000, 2.0), 100_000: (1_000, 16_000, 2.0), 1_000_000: (256, 2_048, 1.2)}
 BARE_BOUND = 0.7
 FSYNC_INTERVAL_S = 1.0
 

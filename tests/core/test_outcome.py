@@ -13,12 +13,14 @@ from rollmake.core.outcome import (
     Broken,
     Destination,
     Failed,
+    Reading,
     error_body,
     outcome,
     reading,
     stamped,
     stamps,
 )
+from rollmake.core.reply import LARGE
 
 ROW = {
     "responses_create_params": {"input": "q"},
@@ -76,6 +78,39 @@ def test_any_reply_is_one_line_without_a_key_twice(body):
     assert json.loads(line, object_pairs_hook=no_key_twice)
 
 
+LARGE_TEXT = b'"text":"' + b"x" * LARGE + b'"'
+
+
+@pytest.mark.parametrize("spaces", [b"", b" "])
+def test_a_large_reply_keeps_its_own_bytes(spaces):
+    body = b'{"reward":' + spaces + b"1.50," + LARGE_TEXT + b"}"
+    assert answer(body).line == body[:-1] + b"," + orjson.dumps(MARKS)[1:]
+    assert answer(body).reward == 1.5
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":1,"a":2,%s}',
+        b'{"b":{"a":1,"a":2},%s}',
+        b'{"_ng_task_index":9,%s}',
+        b'{"a":1,\n%s}',
+        b'{"a":1,\r%s}',
+        b' {"a":1,%s}',
+        b'{"a":1,%s}\n',
+        b'{"a":123456789012345678901234567890,%s}',
+        b'{"a":[[%s]]}'.replace(b"[[", b"[" * 500).replace(b"]]", b"]" * 500).replace(b"%s", b"{%s}"),
+    ],
+)
+def test_a_large_reply_whose_bytes_cannot_be_kept_is_written_anew(body):
+    body = body % LARGE_TEXT
+    line = answer(body).line
+    assert b"\n" not in line
+    assert b"\r" not in line
+    assert orjson.loads(line) == {**orjson.loads(body), **MARKS}
+    assert json.loads(line, object_pairs_hook=no_key_twice)
+
+
 def no_key_twice(pairs):
     assert len({key for key, _ in pairs}) == len(pairs), pairs
     return dict(pairs)
@@ -113,7 +148,7 @@ def test_any_reply_is_stored_with_the_same_values(reply, ascii_only, indent):
         decoded = orjson.loads(body)
     except (UnicodeEncodeError, orjson.JSONDecodeError):
         return
-    line = stamped(decoded, MARKS)
+    line = b"".join(stamped(Reading(decoded, False, None), MARKS))
     assert b"\n" not in line
     assert orjson.loads(line) == {**decoded, **MARKS}
 
@@ -187,7 +222,7 @@ def test_an_error_body_is_cut_by_characters():
 
 def test_a_reading_has_no_stamps():
     body = b'{"reward": 1, "_ng_task_index": 9}'
-    assert reading(Answered(200, body), ROW) == ({"reward": 1, "_ng_task_index": 9}, False)
+    assert reading(Answered(200, body), ROW) == Reading({"reward": 1, "_ng_task_index": 9}, False, None)
     assert json.loads(outcome(Answered(200, body), ROW).line) == {"reward": 1, **MARKS}
 
 
@@ -195,7 +230,8 @@ def test_the_reading_of_an_episode_is_its_record():
     identity = {"taskset": "t", "task_id": "1"}
     row = {"task_id": identity, "task_input": {}, "_ng_task_index": 0, "_ng_rollout_index": 0}
     reply = {"episode_id": {}, "task_id": identity, "result": {"reward": 1.0}, "failure": None}
-    assert reading(Answered(200, json.dumps(reply).encode()), row) == ({"reward": 1.0, "_ng_task_id": identity}, True)
+    found = reading(Answered(200, json.dumps(reply).encode()), row)
+    assert found == Reading({"reward": 1.0, "_ng_task_id": identity}, True, None)
     unusable = reading(Answered(200, json.dumps({**reply, "result": {"_ng_x": 1}}).encode()), row)
     assert isinstance(unusable, Failed)
     assert (unusable.kind, unusable.status, unusable.failure_class) == ("ValueError", 200, "agent_run_error")

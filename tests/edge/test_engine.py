@@ -38,11 +38,11 @@ class Store:
     def __init__(self, full=0):
         self.kept, self.full = [], full
 
-    def append(self, destination, line):
+    def append(self, destination, *parts):
         if self.full:
             self.full -= 1
             raise DiskFullError("here")
-        self.kept.append((destination, json.loads(line)))
+        self.kept.append((destination, json.loads(b"".join(parts))))
 
     def of(self, destination):
         return [row for where, row in self.kept if where is destination]

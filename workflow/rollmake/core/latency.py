@@ -12,6 +12,7 @@ ELAPSED = "elapsed_seconds"
 MARGIN_SAMPLES = 5
 MARGIN_QUANTILE = 0.75
 GROWTH = 1.02
+LOG_GROWTH = math.log(GROWTH)
 # Bucket indices are clipped to 1e-6 s .. 1e9 s, so a summary has at most about 1,750 buckets.
 LOWEST, HIGHEST = (math.floor(math.log(bound, GROWTH)) for bound in (1e-6, 1e9))
 
@@ -88,7 +89,7 @@ class LatencySummary:
     def add(self, seconds: float) -> None:
         """Take in one duration (s); a clock that went backwards counts as 0."""
         seconds = max(float(seconds), 0.0)
-        index = LOWEST if seconds <= 0 else min(max(math.floor(math.log(seconds, GROWTH)), LOWEST), HIGHEST)
+        index = LOWEST if seconds <= 0 else min(max(math.floor(math.log(seconds) / LOG_GROWTH), LOWEST), HIGHEST)
         self.buckets[index] = self.buckets.get(index, 0) + 1
         self.count += 1
         self.sum_s += seconds

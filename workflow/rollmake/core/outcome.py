@@ -4,7 +4,7 @@ NeMo Gym contract, sections 2.2 and 4.3.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -14,6 +14,7 @@ import orjson
 from rollmake.core import contract as c
 from rollmake.core.episodes import episode_record, is_episode_reply, taskset_of
 from rollmake.core.errors import DataError
+from rollmake.core.reply import read_reply
 
 GATEWAY_STATUSES = frozenset({429, 502, 503, 504})
 REQUEST_FAILED = "agent_request_failed"
@@ -57,6 +58,7 @@ class NeverSent(msgspec.Struct, frozen=True):
 
 
 Exchange = Answered | Broken | NeverSent
+Parts = Sequence[bytes | memoryview]
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -95,10 +97,13 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What to store: one line without its newline, and where. `failure_class` is None unless it is the sidecar."""
+    """What to store: the parts of one line without its newline, and where.
+
+    `failure_class` is None unless it is the sidecar.
+    """
 
     destination: Destination
-    line: bytes = b""
+    parts: Parts = ()
     failure_class: str | None = None
     terminal: bool = False
     # A later attempt at it may use what this one left behind.
@@ -107,6 +112,11 @@ class Outcome(msgspec.Struct, frozen=True):
     masked: bool = False
     # Why there is no usable result, if the framework says so and not the server.
     failed: Failed | None = None
+
+    @property
+    def line(self) -> bytes:
+        """The parts put together."""
+        return b"".join(self.parts)
 
     @property
     def infrastructure(self) -> bool:
@@ -124,27 +134,35 @@ def outcome(exchange: Answered | Broken, row: Mapping[str, Any]) -> Outcome:
     found = reading(exchange, row)
     if isinstance(found, Failed):
         line = orjson.dumps({**found.fields, **stamps(row)})
-        return Outcome(Destination.SIDECAR, line, found.failure_class, failed=found)
-    return _record(found[0], row)
+        return Outcome(Destination.SIDECAR, (line,), found.failure_class, failed=found)
+    return _record(found, row)
 
 
-def reading(exchange: Answered | Broken, row: Mapping[str, Any]) -> tuple[dict[str, Any], bool] | Failed:
-    """The record without stamps, and whether it is an episode's; or why there is none."""
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """A record without stamps, whether it is an episode's, and its bytes as the server sent them if they can be kept."""
+
+    record: dict[str, Any]
+    episode: bool
+    plain: bytes | None
+
+
+def reading(exchange: Answered | Broken, row: Mapping[str, Any]) -> Reading | Failed:
+    """The record that came back; or why there is none."""
     if isinstance(exchange, Broken):
         return Failed(exchange.kind, exchange.message, exchange.status)
     status, body = exchange.status, exchange.body
     if not 200 <= status < 300:
         return Failed("ClientResponseError", f"the server answered with status {status}", status, error_body(body))
     try:
-        reply = orjson.loads(body)
+        reply, plain = read_reply(body)
     except orjson.JSONDecodeError as error:
         return Failed("JSONDecodeError", f"the reply is no JSON: {error}", status)
     if not isinstance(reply, dict):
         return Failed("TypeError", f"the reply is {type(reply).__name__}, not an object", status)
     if taskset_of(row) is None or not is_episode_reply(reply):
-        return reply, False
+        return Reading(reply, False, body if plain else None)
     try:
-        return episode_record(reply), True
+        return Reading(episode_record(reply), True, None)
     except DataError as error:
         return Failed("ValueError", str(error), status)
 
@@ -160,16 +178,19 @@ def failure_class(status: int | None) -> str:
     return REQUEST_FAILED if status is None or status in GATEWAY_STATUSES else RUN_ERROR
 
 
-def stamped(reply: Mapping[str, Any], marks: Mapping[str, Any]) -> bytes:
-    """The record of a reply on one line, with the stamps behind it or in the place of its own keys of these names.
+def stamped(found: Reading, marks: Mapping[str, Any]) -> Parts:
+    """The parts of the record on one line, with the stamps behind it or in the place of its own keys of these names.
 
-    Where no key stands twice in a compact reply, these are its own bytes; to find out first would cost more.
+    Where it can be, these are the bytes that the server sent, and not written anew.
     """
-    record = {**reply, **marks}
+    record, plain = found.record, found.plain
+    if plain is not None and marks and record and marks.keys().isdisjoint(record):
+        return memoryview(plain)[:-1], b",", memoryview(orjson.dumps(marks))[1:]
+    record = {**record, **marks}
     try:
-        return orjson.dumps(record)
+        return (orjson.dumps(record),)
     except TypeError:  # Nested deeper than orjson writes, though not deeper than it reads.
-        return _encode_deep(record)
+        return (_encode_deep(record),)
 
 
 def _encode_deep(record: Mapping[str, Any]) -> bytes:
@@ -182,14 +203,15 @@ def _encode_deep(record: Mapping[str, Any]) -> bytes:
         sys.setrecursionlimit(limit)
 
 
-def _record(reply: dict[str, Any], row: Mapping[str, Any]) -> Outcome:
+def _record(found: Reading, row: Mapping[str, Any]) -> Outcome:
+    reply = found.record
     if reply.get(c.NO_PERSIST):
         return Outcome(Destination.NOWHERE)
-    line = stamped(reply, stamps(row))
+    parts = stamped(found, stamps(row))
     named = reply.get(c.FAILURE_CLASS)
     if named is not None:
         terminal, reuse = bool(reply.get(c.FAILURE_TERMINAL)), bool(reply.get(c.REUSE))
-        return Outcome(Destination.SIDECAR, line, str(named), terminal, reuse)
+        return Outcome(Destination.SIDECAR, parts, str(named), terminal, reuse)
     reward = reply.get(c.REWARD)
     number = float(reward) if isinstance(reward, (int, float)) else None
-    return Outcome(Destination.ROLLOUTS, line, reward=number, masked=bool(reply.get(c.MASK)))
+    return Outcome(Destination.ROLLOUTS, parts, reward=number, masked=bool(reply.get(c.MASK)))

@@ -190,20 +190,17 @@ class Engine:
 
     async def _admitted(self, gate: Gate) -> bool:
         """Wait until the gate lets a request in; False if it does not, or if nothing is started any more."""
-        if not gate.open:
-            entry, over = asyncio.ensure_future(gate.admitted()), asyncio.ensure_future(self._over.wait())
-            try:
-                await asyncio.wait({entry, over}, return_when=asyncio.FIRST_COMPLETED)
-                if not entry.done() or not entry.result():
-                    return False
-            finally:
-                await _ended(entry, over)
-        return not self._drained()
+        entry, over = asyncio.ensure_future(gate.admitted()), asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait({entry, over}, return_when=asyncio.FIRST_COMPLETED)
+            return entry.done() and entry.result()
+        finally:
+            await _ended(entry, over)
 
     async def _attempt(self, request: Request) -> None:
         gate = self._gates[request.server]
         tries, answers = 0, gate.answers
-        while await self._admitted(gate):
+        while (gate.open or await self._admitted(gate)) and not self._drained():
             answer, latency_s = await self._exchange(request)
             if isinstance(answer, NeverSent):
                 gate.trip(f"{answer.kind}: {answer.message}")

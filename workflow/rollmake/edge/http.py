@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import aiohttp
 from aiohttp.connector import Connection
@@ -33,27 +33,34 @@ class CleanConnector(aiohttp.TCPConnector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._known: WeakSet[Any] = WeakSet()
+        # Asks the system about the socket of each connection that was made.
+        self._sockets: WeakKeyDictionary[Any, select.poll] = WeakKeyDictionary()
 
-    async def connect(self, *arguments: Any, **named: Any) -> Connection:
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
         """A connection that was just made, or one on which nothing has happened since its last reply."""
         while True:
-            connection = await super().connect(*arguments, **named)
-            if connection.protocol not in self._known:
-                self._known.add(connection.protocol)
+            connection = await super().connect(req, traces, timeout)
+            socket = self._sockets.get(connection.protocol)
+            if socket is None:
+                self._sockets[connection.protocol] = _socket(connection)
                 return connection
-            if not _disturbed(connection):
+            if not _disturbed(connection, socket):
                 return connection
             connection.close()
 
 
-def _disturbed(connection: Connection) -> bool:
-    protocol, transport = connection.protocol, connection.transport
-    if protocol is None or transport is None or protocol.should_close:
-        return True
-    waiting = select.poll()
-    waiting.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
-    return bool(waiting.poll(0))
+def _socket(connection: Connection) -> select.poll:
+    assert connection.transport is not None
+    socket = select.poll()
+    socket.register(connection.transport.get_extra_info("socket").fileno(), select.POLLIN)
+    return socket
+
+
+def _disturbed(connection: Connection, socket: select.poll) -> bool:
+    protocol = connection.protocol
+    return protocol is None or protocol.transport is None or protocol.should_close or bool(socket.poll(0))
 
 
 @asynccontextmanager
@@ -83,19 +90,15 @@ async def exchange(
     """
     status = None
     try:
-        async with (
-            asyncio.timeout(timeout_s) if timeout_s is not None else UNLIMITED,
-            session.post(url, data=body, allow_redirects=False) as response,
-        ):
-            status = response.status
-            retry_after = response.headers.get("Retry-After")
-            if not 200 <= status < 300:
-                return Answered(status, await _first(response, ERROR_BYTES), retry_after)
-            content = await _all(response, max_bytes)
-            if content is None:
-                size = response.headers.get("Content-Length", f"more than {max_bytes}")
-                return Broken("ResponseTooLarge", f"the reply has {size} bytes, allowed are {max_bytes}", status)
-            return Answered(status, content, retry_after)
+        async with asyncio.timeout(timeout_s) if timeout_s is not None else UNLIMITED:
+            response = await session.post(url, data=body, allow_redirects=False)
+            try:
+                status = response.status
+                return await _answer(response, max_bytes)
+            finally:
+                # Once the body was read to its end the connection is free, and there is nothing to clean up.
+                if not response.closed:
+                    response.close()
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         return NeverSent(type(error).__name__, str(error))
     except TimeoutError as error:
@@ -105,25 +108,31 @@ async def exchange(
         return Broken(type(error).__name__, str(error) or repr(error), status)
 
 
-async def _all(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
-    """The whole body, None if it is larger than `limit`."""
+async def _answer(response: aiohttp.ClientResponse, max_bytes: int) -> Answered | Broken:
+    status = response.status
+    if not 200 <= status < 300:
+        return Answered(status, await _first(response, ERROR_BYTES), response.headers.get("Retry-After"))
+    size: int | str | None = response.content_length
     # Compressed, the length says nothing of what comes out.
-    if response.content_length is not None and "Content-Encoding" not in response.headers:
-        return await response.read() if response.content_length <= limit else None
-    content = await _first(response, limit + 1)
-    return content if len(content) <= limit else None
+    if size is None or size <= max_bytes or "Content-Encoding" in response.headers:
+        content = await _first(response, max_bytes + 1)
+        if len(content) <= max_bytes:
+            return Answered(status, content)
+        size = f"more than {max_bytes}"
+    return Broken("ResponseTooLarge", f"the reply has {size} bytes, allowed are {max_bytes}", status)
 
 
 async def _first(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """The body up to `limit` bytes; the connection is given up if there is more."""
+    """The body up to `limit` bytes."""
     parts, size = [], 0
-    async for part in response.content.iter_any():
+    while size < limit and not response.content.at_eof():
+        # Whatever reads more than one part at once puts a large body together several times.
+        part, _ = await response.content.readchunk()
         parts.append(part)
         size += len(part)
-        if size >= limit:
-            response.close()
-            break
-    return b"".join(parts)[:limit]
+    if size > limit:
+        parts[-1] = parts[-1][: limit - size]
+    return b"".join(parts)
 
 
 async def reachable(session: aiohttp.ClientSession, url: str) -> bool:

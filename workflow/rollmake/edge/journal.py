@@ -41,9 +41,9 @@ class Journal:
         }
         sync_folder(folder)
 
-    def append(self, destination: Destination, line: bytes) -> None:
-        """Add one line, whole. Raises DiskFullError, after which the file is as it was before."""
-        self._files[destination].append(line, b"\n")
+    def append(self, destination: Destination, *parts: bytes | memoryview) -> None:
+        """Add one line, given in parts, whole. Raises DiskFullError, after which the file is as it was before."""
+        self._files[destination].append(*parts, b"\n")
 
     def sync(self) -> None:
         """Wait until everything that was appended is on disk. May be called from another thread."""
@@ -92,7 +92,7 @@ class _Appender:
         if tail:
             self._mend(tail, torn)
 
-    def append(self, *parts: bytes) -> None:
+    def append(self, *parts: bytes | memoryview) -> None:
         descriptor = self._open()
         length = sum(map(len, parts))
         try:

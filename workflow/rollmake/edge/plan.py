@@ -15,6 +15,8 @@ from rollmake.core.plan import PLAN_VERSION, Plan
 from rollmake.core.shards import parse_shard
 from rollmake.edge.ranges import copy_lines
 
+# Rows are read in pieces of so many bytes while one is asked for after the other.
+AHEAD = 1 << 18
 REMEDY = "Run the stage materialize again (`snakemake --forcerun materialize`)"
 
 
@@ -89,6 +91,8 @@ class ShardRows:
         self._codes = servers.cast(pl.Enum(self._names)).to_physical().to_numpy()
         self._path = materialized
         self._descriptor = os.open(materialized, os.O_RDONLY)
+        # What was read last, from where, and the row behind the last one.
+        self._read, self._read_from, self._next = b"", 0, 0
 
     def __enter__(self) -> Self:
         return self
@@ -103,8 +107,13 @@ class ShardRows:
 
     def line(self, position: int) -> bytes:
         """The row at `position`, without its newline. Raises DataError if the file is shorter than the plan says."""
-        length = int(self._lengths[position])
-        line = os.pread(self._descriptor, length, int(self._offsets[position]))
+        start, length = int(self._offsets[position]) - self._read_from, int(self._lengths[position])
+        if start < 0 or start + length > len(self._read):
+            size = max(length, AHEAD) if position == self._next else length
+            self._read_from += start
+            self._read, start = os.pread(self._descriptor, size, self._read_from), 0
+        self._next = position + 1
+        line = self._read[start : start + length]
         if len(line) != length:
             raise DataError("the file is shorter than its plan says", where=str(self._path), remedy=REMEDY)
         return line

@@ -8,7 +8,7 @@ from rollmake.core.blocks import ScoreBlocks
 from rollmake.core.light import LightReader
 from rollmake.core.lines import Reason
 from rollmake.core.scan import LENGTH, OFFSET, Kind, Scan
-from rollmake.edge.cycles import no_cycle_search
+from rollmake.edge.memory import no_cycle_search
 from rollmake.edge.ranges import Read, same_bytes
 
 # Shown some records, says which to take out and why, by their places among them.

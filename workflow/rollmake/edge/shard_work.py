@@ -5,6 +5,7 @@ import logging
 import random
 from array import array
 from collections.abc import Iterator, Set
+from contextlib import suppress
 from typing import Any, Protocol
 
 import orjson
@@ -28,8 +29,8 @@ DISK_FIRST_S, DISK_CAP_S = 0.5, 10.0
 class Store(Protocol):
     """Where records go: the journal."""
 
-    def append(self, destination: Destination, line: bytes) -> None:
-        """Keep one line; raises DiskFullError."""
+    def append(self, destination: Destination, *parts: bytes | memoryview) -> None:
+        """Keep one line, given in parts; raises DiskFullError."""
 
 
 class Rows(Protocol):
@@ -102,23 +103,24 @@ class ShardWork:
                 self.refused = self.refused or f"task {task}, rollout {rollout}: {failed.text} from {url}"
                 return "a rollout failed, and route_failures_to_sidecar is off"
         if result.destination is not Destination.NOWHERE:
-            await self._keep(result)
+            try:
+                self._store.append(result.destination, *result.parts)
+            except DiskFullError as error:
+                log.error("the disk of %s is full; holding on to what was answered until there is room", error)
+                await self._keep(result)
         self._ledger.record(request.position, result)
         self._tally.add(result, latency_s)
         return None
 
     async def _keep(self, result: Outcome) -> None:
-        """Journal a record; on a full disk hold on to it, and to this worker, until there is room again."""
+        """Hold on to a record, and to this worker, until the disk has room for it."""
         tries = 0
         while True:
-            try:
-                self._store.append(result.destination, result.line)
+            await asyncio.sleep(backoff(tries, DISK_FIRST_S, DISK_CAP_S, self._chance.random()))
+            tries += 1
+            with suppress(DiskFullError):
+                self._store.append(result.destination, *result.parts)
                 return
-            except DiskFullError as error:
-                if tries == 0:
-                    log.error("the disk of %s is full; holding on to what was answered until there is room", error)
-                await asyncio.sleep(backoff(tries, DISK_FIRST_S, DISK_CAP_S, self._chance.random()))
-                tries += 1
 
 
 def request(line: bytes, ledger: Ledger, position: int) -> tuple[dict[str, Any], bytes]:

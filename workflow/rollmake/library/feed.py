@@ -84,8 +84,8 @@ class Feed:
         found = reading(answer, request.row)
         if isinstance(found, Failed):
             return self._fail(request, found, url, latency_s)
-        record, episode = found
-        if episode:
+        record = found.record
+        if found.episode:
             # An episode's record names its task, which the row beside it does here.
             del record[c.TASK_ID]
         self._channel.put(Rollout(request.row, record, request.server, latency_s))

@@ -23,8 +23,8 @@ from rollmake.core.errors import OwedError, RollmakeError, ServerError
 from rollmake.core.progress import opening_line, progress_line
 from rollmake.edge import http
 from rollmake.edge.connections import patiently, sender, server_gates
-from rollmake.edge.cycles import rare_cycle_search
 from rollmake.edge.engine import Engine, Limits, unknown_servers
+from rollmake.edge.memory import settle_in
 from rollmake.edge.servers import environment_servers
 from rollmake.edge.settings import environment_mapping
 from rollmake.edge.shard import SEALED_BY_HAND, Settling, Shard, open_shard
@@ -110,7 +110,7 @@ def _collect(files: Files, settings: Settings, shard: Shard, deadline: Deadline)
     """Start the servers if they are ours, and ask for what is owed; returns why it stopped before the end, if it did."""
     environment = environment_mapping(files.environment)
     with environment_servers(environment, log=shard.folder / "servers.log") as head:
-        rare_cycle_search()
+        settle_in()
         return uvloop.run(_dispatch(environment, head, settings, shard, deadline))
 
 

@@ -21,8 +21,8 @@ from rollmake.core.planning import Planner
 from rollmake.core.router import Router, unchecked_pairings
 from rollmake.core.rows import parse_row
 from rollmake.core.topology import Environment, Topology
-from rollmake.edge.cycles import no_cycle_search
 from rollmake.edge.files import BUFFER, replacing
+from rollmake.edge.memory import no_cycle_search
 from rollmake.edge.plan import table_path
 from rollmake.edge.plan_table import write_table
 from rollmake.edge.tasks import TaskFile, input_files, read_environment, read_lines, split_files

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from rollmake.edge.cycles import no_cycle_search, rare_cycle_search
+from rollmake.edge.memory import no_cycle_search, settle_in
 
 
 def test_it_is_off_in_the_block_and_as_before_behind_it():
@@ -34,7 +34,7 @@ def test_it_goes_on_afterwards_if_it_was_on():
 def test_a_rare_search_is_still_a_search():
     before = gc.get_threshold()
     try:
-        rare_cycle_search()
+        settle_in()
         assert gc.isenabled()
         assert gc.get_threshold()[0] > before[0]
     finally:
