@@ -49,7 +49,8 @@ class ChaosServer:
 
     def log(self):
         text = self.log_file.read_text() if self.log_file.exists() else ""
-        return [json.loads(line) for line in text.splitlines()]
+        # The server may be about to write the last line.
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
     def arrived(self):
         """How often each (task, rollout, attempt) was asked for."""

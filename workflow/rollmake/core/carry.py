@@ -12,6 +12,7 @@ import orjson
 import polars as pl
 
 from rollmake.core.contract import ROLLOUT, TASK
+from rollmake.core.nesting import decode, encode
 
 CONTENT = ["digest", "repeat"]
 KEY = ["task", "rollout"]
@@ -33,6 +34,9 @@ class _Wrapper(msgspec.Struct):
     repeat: int
     destination: str
     row: msgspec.Raw
+
+
+_read_wrapper = msgspec.json.Decoder(_Wrapper).decode
 
 
 def moves(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
@@ -81,10 +85,7 @@ def restamped(line: bytes, task: int, rollout: int) -> bytes:
     if (row[TASK], row[ROLLOUT]) == (task, rollout):
         return line
     row[TASK], row[ROLLOUT] = task, rollout
-    try:
-        return orjson.dumps(row)
-    except TypeError:  # Nested deeper than orjson writes, though not deeper than it reads.
-        return msgspec.json.encode(row)
+    return encode(row)
 
 
 def wrapped(aside: SetAside) -> bytes:
@@ -95,5 +96,5 @@ def wrapped(aside: SetAside) -> bytes:
 
 def unwrapped(line: bytes) -> SetAside:
     """The row in a line of superseded.jsonl."""
-    wrapper = msgspec.json.decode(line, type=_Wrapper)
+    wrapper = decode(_read_wrapper, line)
     return SetAside(bytes.fromhex(wrapper.digest), wrapper.repeat, wrapper.destination, bytes(wrapper.row))

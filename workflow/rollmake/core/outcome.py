@@ -3,7 +3,6 @@
 NeMo Gym contract, sections 2.2 and 4.3.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
@@ -14,14 +13,13 @@ import orjson
 from rollmake.core import contract as c
 from rollmake.core.episodes import episode_record, is_episode_reply, taskset_of
 from rollmake.core.errors import DataError
+from rollmake.core.nesting import encode
 from rollmake.core.reply import read_reply
 
 GATEWAY_STATUSES = frozenset({429, 502, 503, 504})
 REQUEST_FAILED = "agent_request_failed"
 RUN_ERROR = "agent_run_error"
 BODY_CHARACTERS = 2000
-# Levels of nesting that orjson reads.
-DEEPEST = 1024
 # A success carries these, in this order, whatever the server said of them.
 STAMPS = (c.TASK, c.ROLLOUT, c.AGENT_REF, c.TASK_SOURCE, c.SKILLS_REF, c.ATTEMPT, c.ROLLOUT_ID, c.SERVER, c.RESULT_TYPE)
 
@@ -186,21 +184,7 @@ def stamped(found: Reading, marks: Mapping[str, Any]) -> Parts:
     record, plain = found.record, found.plain
     if plain is not None and marks and record and marks.keys().isdisjoint(record):
         return memoryview(plain)[:-1], b",", memoryview(orjson.dumps(marks))[1:]
-    record = {**record, **marks}
-    try:
-        return (orjson.dumps(record),)
-    except TypeError:  # Nested deeper than orjson writes, though not deeper than it reads.
-        return (_encode_deep(record),)
-
-
-def _encode_deep(record: Mapping[str, Any]) -> bytes:
-    """JSON of a record that is nested as deep as orjson reads (1,024 levels)."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(limit + 2 * DEEPEST)
-    try:
-        return msgspec.json.encode(record)
-    finally:
-        sys.setrecursionlimit(limit)
+    return (encode({**record, **marks}),)
 
 
 def _record(found: Reading, row: Mapping[str, Any]) -> Outcome:

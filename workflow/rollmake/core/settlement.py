@@ -11,6 +11,7 @@ import polars as pl
 
 from rollmake.core.contract import FAILURE_CLASS, FAILURE_TERMINAL, MASK, RESPONSE, REUSE, REWARD, ROLLOUT, TASK
 from rollmake.core.latency import ELAPSED, elapsed_seconds
+from rollmake.core.nesting import decode
 
 DEFAULT_ATTEMPTS = 3
 ATTEMPTS_VARIABLE = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
@@ -48,6 +49,7 @@ class _Failure(_Key, gc=False):
 # Arrays of NumPy, or expressions of polars.
 Flags = TypeVar("Flags", bound=Any)
 NO_KEY = _Key()
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 ELAPSED_MARK = ELAPSED.encode()
 
 
@@ -87,13 +89,13 @@ def ends_tries(failure_class: Any, flag: Any, retry_terminal_timeouts: bool) -> 
 
 def keys(lines: Iterable[bytes]) -> pl.DataFrame:
     """The key of every line, `KEY` columns; both are null for one that is blank, unreadable or without identity."""
-    decoder = msgspec.json.Decoder(_Key)
+    decoder = msgspec.json.Decoder(_Key).decode
     tasks: list[int | None] = []
     rollouts: list[int | None] = []
     for line in lines:
         try:
-            key = decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            key = decode(decoder, line)
+        except UNREADABLE:
             key = NO_KEY
         whole = key.task is not None and key.rollout is not None
         tasks.append(key.task if whole else None)
@@ -103,12 +105,12 @@ def keys(lines: Iterable[bytes]) -> pl.DataFrame:
 
 def success_facts(lines: Iterable[bytes]) -> pl.DataFrame:
     """Key, reward (null if it is no number) and mask of stored rollouts, `SUCCESS` columns; lines without key are left out."""
-    decoder = msgspec.json.Decoder(_Success)
+    decoder = msgspec.json.Decoder(_Success).decode
     tasks, rollouts, rewards, masked = array("q"), array("q"), array("d"), bytearray()
     for line in lines:
         try:
-            row = decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            row = decode(decoder, line)
+        except UNREADABLE:
             continue
         if row.task is not None and row.rollout is not None:
             tasks.append(row.task)
@@ -124,15 +126,15 @@ def success_facts(lines: Iterable[bytes]) -> pl.DataFrame:
 
 def failure_facts(lines: Iterable[bytes], retry_terminal_timeouts: bool = False) -> pl.DataFrame:
     """What the rows of a sidecar say of their rollouts, `FAILURE` columns in the order of the file."""
-    decoder = msgspec.json.Decoder(_Failure)
+    decoder = msgspec.json.Decoder(_Failure).decode
     tasks, rollouts, classes, elapsed = array("q"), array("q"), array("l"), array("d")
     terminal, reuse = bytearray(), bytearray()
     names: dict[str, int] = {}
     for line in lines:
         try:
-            row = decoder.decode(line)
+            row = decode(decoder, line)
             seconds = _elapsed(row) if ELAPSED_MARK in line else None
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             continue
         if row.task is not None and row.rollout is not None:
             tasks.append(row.task)
@@ -153,5 +155,5 @@ def failure_facts(lines: Iterable[bytes], retry_terminal_timeouts: bool = False)
 
 
 def _elapsed(row: _Failure) -> float | None:
-    response = msgspec.json.decode(row.response) if len(bytes(row.response)) else None
+    response = decode(msgspec.json.decode, bytes(row.response)) if len(bytes(row.response)) else None
     return elapsed_seconds({ELAPSED: row.elapsed, RESPONSE: response})
