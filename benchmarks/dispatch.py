@@ -41,7 +41,9 @@ def each_size(compare: Compare, description: str | None) -> int:
     parser.add_argument(
         "--peer-python", type=Path, help="a Python with the peer installed; without it nobody is beside"
     )
-    parser.add_argument("--rounds", type=int, default=4, help="pairs of runs of each client; the fastest are compared")
+    parser.add_argument(
+        "--rounds", type=int, default=4, help="pairs of runs of each client; all of them count together"
+    )
     parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES), help="sizes of the reply")
     options = parser.parse_args()
     failed = False
@@ -73,15 +75,15 @@ def compare(folder: Path, size: int, addresses: tuple[str, str], options: argpar
 def measured(clients: Mapping[str, Client], folder: Path, size: int, rounds: int) -> dict[str, float]:
     """Rollouts a second of each client in `rounds` in which they take turns; printed.
 
-    Of the short and of the long runs the fastest count: whatever else the machine does only ever makes one slower.
+    All rounds count together, so that no client gains by a start that was slow once.
     """
     few, many, _ = SIZES[size]
-    seconds: dict[tuple[str, int], list[float]] = {(name, count): [] for name in clients for count in (few, many)}
+    seconds = dict.fromkeys(clients, 0.0)
     for turn in range(rounds):
-        for (name, count), times in seconds.items():
-            times.append(timed(clients[name], folder / f"{name}-{turn}-{count}", count))
-    best = {run: min(times) for run, times in seconds.items()}
-    rates = {name: (many - few) / max(best[name, many] - best[name, few], 1e-9) for name in clients}
+        for name, client in clients.items():
+            short, long = (timed(client, folder / f"{name}-{turn}-{count}", count) for count in (few, many))
+            seconds[name] += long - short
+    rates = {name: rounds * (many - few) / max(total, 1e-9) for name, total in seconds.items()}
     print(f"{size:>9} bytes: " + ", ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()), flush=True)
     return rates
 

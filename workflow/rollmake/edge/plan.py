@@ -83,13 +83,13 @@ def check_rows(materialized: Path, plan: Plan) -> None:
 class ShardRows:
     """The rows of one shard in the run's materialized file, read by byte range when they are needed."""
 
-    def __init__(self, table: pl.DataFrame, materialized: Path) -> None:
+    def __init__(self, table: pl.DataFrame, materialized: Path, ahead: int = AHEAD) -> None:
         self._offsets = table["offset"].to_numpy()
         self._lengths = table["length"].to_numpy()
         servers = table["server"].fill_null("")
         self._names = servers.unique().sort().to_list()
         self._codes = servers.cast(pl.Enum(self._names)).to_physical().to_numpy()
-        self._path = materialized
+        self._path, self._ahead = materialized, ahead
         self._descriptor = os.open(materialized, os.O_RDONLY)
         # What was read last, from where, and the row behind the last one.
         self._read, self._read_from, self._next = b"", 0, 0
@@ -109,7 +109,7 @@ class ShardRows:
         """The row at `position`, without its newline. Raises DataError if the file is shorter than the plan says."""
         start, length = int(self._offsets[position]) - self._read_from, int(self._lengths[position])
         if start < 0 or start + length > len(self._read):
-            size = max(length, AHEAD) if position == self._next else length
+            size = max(length, self._ahead) if position == self._next else length
             self._read_from += start
             self._read, start = os.pread(self._descriptor, size, self._read_from), 0
         self._next = position + 1
