@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from yarl import URL
 
+from helpers.raw import raw_server, says
 from rollmake.core.errors import InputError, ServerError
-from rollmake.core.outcome import Answered
 from rollmake.edge import connections
 from rollmake.edge.connections import patiently, sender, server_gates
+from rollmake.edge.http import client
 
 
 class Asked:
@@ -60,28 +60,21 @@ async def test_what_no_waiting_mends_is_raised_at_once():
     assert asked.count == 1
 
 
-async def test_each_server_is_sent_to_and_probed_at_its_address(monkeypatch):
-    posted, probed = [], []
+def named(name):
+    return says(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + name)
 
-    async def exchange(session, url, body, *, timeout_s, max_bytes):
-        posted.append((session, url, body, timeout_s, max_bytes))
-        return Answered(200, b"{}")
 
-    async def reachable(session, url):
-        probed.append((session, url))
-        return True
-
-    monkeypatch.setattr(connections.http, "exchange", exchange)
-    monkeypatch.setattr(connections.http, "reachable", reachable)
-    urls = {"a": "http://h:1", "b": "http://h:2"}
-    await sender("session", urls, timeout_s=3.0, max_bytes=9)("b", b"body")
-    assert posted == [("session", URL("http://h:2/run"), b"body", 3.0, 9)]
-    gates = server_gates("session", urls, 60.0)
-    assert {name: (gate.url, gate.patience_s) for name, gate in gates.items()} == {
-        "a": ("http://h:1", 60.0),
-        "b": ("http://h:2", 60.0),
-    }
-    gates["b"].trip("test")
-    assert await asyncio.wait_for(gates["b"].admitted(), 10)
-    assert probed == [("session", "http://h:2")]
-    await gates["b"].close()
+async def test_each_server_is_sent_to_and_probed_at_its_address():
+    async with raw_server(named(b"a")) as a, raw_server(named(b"b")) as b, client(2, connect_timeout_s=2.0) as session:
+        urls = {"a": a, "b": b}
+        send = sender(session, urls, timeout_s=3.0, max_bytes=1)
+        assert [(await send(name, b"{}")).body for name in ("b", "a")] == [b"b", b"a"]
+        assert (await sender(session, urls, timeout_s=3.0, max_bytes=0)("b", b"{}")).kind == "ResponseTooLarge"
+        gates = server_gates(session, {**urls, "gone": "http://127.0.0.1:1"}, 0.05)
+        assert {name: gate.url for name, gate in gates.items()} == {**urls, "gone": "http://127.0.0.1:1"}
+        for gate in gates.values():
+            gate.trip("test")
+        admitted = {name: await asyncio.wait_for(gate.admitted(), 10) for name, gate in gates.items()}
+        assert admitted == {"a": True, "b": True, "gone": False}
+        for gate in gates.values():
+            await gate.close()

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import aiohttp
-from yarl import URL
 
 from rollmake.core.backoff import backoff
 from rollmake.core.errors import ServerError
 from rollmake.core.outcome import Exchange
-from rollmake.edge import http
 from rollmake.edge.engine import Send
+from rollmake.edge.exchange import Target, exchange
 from rollmake.edge.gate import Gate
+from rollmake.edge.http import reachable
 
 FIRST_S, CAP_S = 0.2, 10.0
 T = TypeVar("T")
@@ -53,17 +53,17 @@ def server_gates(session: aiohttp.ClientSession, urls: Mapping[str, str], patien
 
 
 def sender(session: aiohttp.ClientSession, urls: Mapping[str, str], *, timeout_s: float | None, max_bytes: int) -> Send:
-    """Sends a body to `/run` of the server with a name, see `http.exchange`."""
-    targets = {name: URL(f"{url}/run") for name, url in urls.items()}
+    """Sends a body to `/run` of the server with a name, see `edge.exchange`."""
+    targets = {name: Target(f"{url}/run") for name, url in urls.items()}
 
     def send(name: str, body: bytes) -> Awaitable[Exchange]:
-        return http.exchange(session, targets[name], body, timeout_s=timeout_s, max_bytes=max_bytes)
+        return exchange(session, targets[name], body, timeout_s=timeout_s, max_bytes=max_bytes)
 
     return send
 
 
 def _gate(session: aiohttp.ClientSession, url: str, patience_s: float) -> Gate:
     async def probe() -> bool:
-        return await http.reachable(session, url)
+        return await reachable(session, url)
 
     return Gate(url, probe, patience_s=patience_s)

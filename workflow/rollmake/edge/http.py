@@ -1,28 +1,23 @@
-"""One HTTP exchange with an environment server, told apart by what may have happened to the request."""
+"""The HTTP session to environment servers: its connections, how many there may be, which are used again; and health."""
 
 import asyncio
 import resource
 import select
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import aiohttp
 from aiohttp.connector import Connection
-from yarl import URL
 
 from rollmake.core.errors import InputError
-from rollmake.core.outcome import Answered, Broken, Exchange, NeverSent
 
-HEADERS = {"Content-Type": "application/json"}
 # Shorter than servers keep idle connections, so that a request rarely meets a connection that is just being closed.
 KEEPALIVE_S = 4.0
 SPARE_FILES = 64
 PROBE_TIMEOUT_S = 10.0
-ERROR_BYTES = 8192
-UNLIMITED = nullcontext()
 
 
 class CleanConnector(aiohttp.TCPConnector):
@@ -44,7 +39,8 @@ class CleanConnector(aiohttp.TCPConnector):
             connection = await super().connect(req, traces, timeout)
             socket = self._sockets.get(connection.protocol)
             if socket is None:
-                self._sockets[connection.protocol] = _socket(connection)
+                if not connection.closed:
+                    self._sockets[connection.protocol] = _socket(connection)
                 return connection
             if not _disturbed(connection, socket):
                 return connection
@@ -74,65 +70,8 @@ async def client(
     )
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s, sock_read=idle_timeout_s)
     cookies = aiohttp.DummyCookieJar()
-    async with aiohttp.ClientSession(
-        connector=connector, timeout=timeout, cookie_jar=cookies, headers=HEADERS
-    ) as session:
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=cookies) as session:
         yield session
-
-
-async def exchange(
-    session: aiohttp.ClientSession, url: URL, body: bytes, *, timeout_s: float | None, max_bytes: int
-) -> Exchange:
-    """POST `body` to `url` and read the whole reply; never raises for what the network or the server does.
-
-    Redirects are not followed, nothing is sent twice. `timeout_s` bounds the whole exchange, None does not. A reply of
-    more than `max_bytes` is not kept; of an error's body the first 8 kB are read.
-    """
-    status = None
-    try:
-        async with asyncio.timeout(timeout_s) if timeout_s is not None else UNLIMITED:
-            response = await session.post(url, data=body, allow_redirects=False)
-            try:
-                status = response.status
-                return await _answer(response, max_bytes)
-            finally:
-                # Once the body was read to its end the connection is free, and there is nothing to clean up.
-                if not response.closed:
-                    response.close()
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        return NeverSent(type(error).__name__, str(error))
-    except TimeoutError as error:
-        waited = f"no whole reply within {timeout_s} s" if not str(error) else f"nothing came for too long ({error})"
-        return Broken("TimeoutError", waited, status)
-    except (aiohttp.ClientError, OSError) as error:
-        return Broken(type(error).__name__, str(error) or repr(error), status)
-
-
-async def _answer(response: aiohttp.ClientResponse, max_bytes: int) -> Answered | Broken:
-    status = response.status
-    if not 200 <= status < 300:
-        return Answered(status, await _first(response, ERROR_BYTES), response.headers.get("Retry-After"))
-    size: int | str | None = response.content_length
-    # Compressed, the length says nothing of what comes out.
-    if size is None or size <= max_bytes or "Content-Encoding" in response.headers:
-        content = await _first(response, max_bytes + 1)
-        if len(content) <= max_bytes:
-            return Answered(status, content)
-        size = f"more than {max_bytes}"
-    return Broken("ResponseTooLarge", f"the reply has {size} bytes, allowed are {max_bytes}", status)
-
-
-async def _first(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """The body up to `limit` bytes."""
-    parts, size = [], 0
-    while size < limit and not response.content.at_eof():
-        # Whatever reads more than one part at once puts a large body together several times.
-        part, _ = await response.content.readchunk()
-        parts.append(part)
-        size += len(part)
-    if size > limit:
-        parts[-1] = parts[-1][: limit - size]
-    return b"".join(parts)
 
 
 async def reachable(session: aiohttp.ClientSession, url: str) -> bool:

@@ -11,7 +11,8 @@ from rollmake.core.aggregate import refusal
 from rollmake.core.backoff import backoff, retry_after_s
 from rollmake.core.errors import ServerError
 from rollmake.core.outcome import Answered, Exchange
-from rollmake.edge.http import client, exchange
+from rollmake.edge.exchange import Target, exchange
+from rollmake.edge.http import client
 
 TRIES = 3
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
@@ -33,8 +34,9 @@ async def server_metrics(server: str, url: str, items: Sequence[bytes], pause: P
     body = b'{"verify_responses":[' + b",".join(items) + b"]}"
     tries = 0
     async with client(1, connect_timeout_s=CONNECT_TIMEOUT_S) as session:
+        target = Target(f"{url}/aggregate_metrics")
         while True:
-            found, tries = await exchange(session, f"{url}/aggregate_metrics", body, **LIMITS), tries + 1
+            found, tries = await exchange(session, target, body, **LIMITS), tries + 1
             if isinstance(found, Answered) and 200 <= found.status < 300:
                 return decoded(server, url, found.body)
             if tries == TRIES or (isinstance(found, Answered) and found.status in FINAL_STATUSES):
