@@ -275,9 +275,9 @@ class LosingConnector(CleanConnector):
 
     async def connect(self, req, traces, timeout):
         connection = await super().connect(req, traces, timeout)
+        lost = connection.protocol.closed
         connection.transport.abort()
-        while connection.transport is not None:
-            await asyncio.sleep(0)
+        await lost
         return connection
 
 
