@@ -15,8 +15,9 @@ from helpers.raw import raw_server, says
 from rollmake.core.backoff import retry_after_s
 from rollmake.core.errors import InputError
 from rollmake.core.outcome import Answered, Broken, NeverSent
+from rollmake.edge.connector import CleanConnector
 from rollmake.edge.exchange import Target, exchange
-from rollmake.edge.http import CleanConnector, client
+from rollmake.edge.http import client
 
 
 async def post(url, timeout_s=5.0, max_bytes=1 << 20, idle_timeout_s=None):
@@ -62,6 +63,11 @@ async def test_a_reply_that_is_cut_may_have_been_delivered(data, status):
     assert result.message
 
 
+def address(server):
+    """Where a server of asyncio is posted to."""
+    return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/run"
+
+
 LINES = [b"200 OK", b"500 Oops", b"204 No", b"304 No", b"101 Sw", b"302 Found", b"999 X", b"20000 X", b"-1 x", b"200 \xff",
          b"200", b"100 Continue\r\n\r\nHTTP/1.1 200 OK"]  # fmt: skip
 HEADS = [b"Content-Length: 14", b"Content-Length: -1", b"Content-Length: 5\r\nContent-Length: 7",
@@ -97,6 +103,32 @@ async def test_no_reply_however_broken_is_more_than_answered_or_broken():
             if isinstance(answer, Answered):
                 assert len(answer.body) <= 1 << 20
                 assert retry_after_s(answer.retry_after) is None
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+DEFLATED = b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\nContent-Length: 2\r\n\r\n"
+BAD_BODIES = [b"zz\r\n", b"-1\r\n", b"5\r\nhelloX\r\n0\r\n\r\n", b"f" * 20 + b"\r\nx", b"0\r\nno trailer\r\n\r\n"]
+
+
+@pytest.mark.parametrize(("head", "body"), [*((CHUNKED, body) for body in BAD_BODIES), (DEFLATED, b"\xff\xff")])
+async def test_a_body_that_turns_out_to_be_broken_after_its_head_is_broken_at_once(head, body):
+    async def reply(writer):
+        writer.write(head)
+        await asyncio.sleep(0.05)
+        writer.write(body)
+        with suppress(ConnectionError):
+            await writer.drain()
+        await asyncio.sleep(0.05)
+
+    async with raw_server(reply) as url:
+        result = await asyncio.wait_for(post(url, timeout_s=None), 10)
+    assert (result.kind, result.status) == ("ClientPayloadError", 200)
+    assert "\n" not in result.message
+
+
+async def test_a_length_of_many_digits_is_a_length():
+    async with raw_server(says(b"HTTP/1.1 200 OK\r\nContent-Length: " + b"0" * 5000 + b"2\r\n\r\n{}")) as url:
+        assert await post(url) == Answered(200, b"{}")
 
 
 async def test_a_reply_that_grows_when_it_is_unpacked_is_too_large_by_what_it_holds():
@@ -242,13 +274,105 @@ async def test_the_rest_of_a_request_that_was_answered_early_does_not_go_before_
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 12)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/run"
     async with server, client(1, connect_timeout_s=2.0) as session:
         for _ in range(3):
-            answer = await exchange(session, Target(url), b"x" * 30_000_000, timeout_s=5.0, max_bytes=9)
+            answer = await exchange(session, Target(address(server)), b"x" * 30_000_000, timeout_s=5.0, max_bytes=9)
             assert answer == Answered(413, b"", None)
     assert len(heads) == 3
     assert all(head.startswith(b"POST /run HTTP/1.1\r\n") for head in heads)
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 413 Too large\r\n\r\nbig"])
+async def test_a_server_that_says_its_last_word_before_it_took_the_request_is_not_waited_for(said):
+    done = asyncio.Event()
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        writer.write_eof()
+        await done.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 12)
+    async with server, client(1, connect_timeout_s=2.0) as session:
+        asking = exchange(session, Target(address(server)), b"x" * 30_000_000, timeout_s=None, max_bytes=9)
+        result = await asyncio.wait_for(asking, 10)
+        done.set()
+    assert result == Answered(413, b"big", None) if said else isinstance(result, Broken)
+
+
+async def test_the_rest_of_a_request_that_took_too_long_is_not_sent():
+    given_up, received = asyncio.Event(), []
+
+    async def serve(reader, writer):
+        await given_up.wait()
+        with suppress(ConnectionError):
+            while part := await reader.read(1 << 20):
+                received.append(len(part))
+        received.append(None)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 12)
+    async with server, client(1, connect_timeout_s=2.0) as session:
+        result = await exchange(session, Target(address(server)), b"x" * 30_000_000, timeout_s=0.3, max_bytes=9)
+        given_up.set()
+        while None not in received:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert result.kind == "TimeoutError"
+    assert sum(received[:-1]) < 30_000_000
+
+
+async def test_a_server_that_takes_a_request_slowly_is_not_silent():
+    async def serve(reader, writer):
+        for _ in range(30):
+            await reader.readexactly(1_000_000)
+            await asyncio.sleep(0.05)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 12)
+    async with server, client(1, connect_timeout_s=2.0, idle_timeout_s=1.0) as session:
+        body = b"x" * 30_000_000
+        assert await exchange(session, Target(address(server)), body, timeout_s=None, max_bytes=9) == Answered(
+            200, b"{}"
+        )
+
+
+@pytest.mark.parametrize("note", [b"", b"HTTP/1.1 100 Continue\r\n\r\n"])
+async def test_a_server_that_takes_no_more_and_says_nothing_is_silent(note):
+    done = asyncio.Event()
+
+    async def serve(reader, writer):
+        writer.write(note)
+        await done.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 12)
+    async with server, client(1, connect_timeout_s=2.0, idle_timeout_s=0.2) as session:
+        for body in (b"{}", b"x" * 30_000_000):
+            result = await exchange(session, Target(address(server)), body, timeout_s=20.0, max_bytes=9)
+            assert result.kind == "TimeoutError"
+            assert "nothing came for too long" in result.message
+        done.set()
+
+
+async def test_a_time_out_is_over_with_the_reply_that_came_with_its_note():
+    async def serve(reader, writer):
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n{}")
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, client(1, connect_timeout_s=2.0, idle_timeout_s=0.1) as session:
+        for _ in range(2):
+            asking = exchange(session, Target(address(server)), b"{}", timeout_s=None, max_bytes=9)
+            assert await asking == Answered(200, b"{}")
+            [[(protocol, _)]] = session.connector._conns.values()
+            await asyncio.sleep(0.3)
+            assert protocol.is_connected()
+            assert not protocol.should_close
 
 
 async def test_a_request_that_is_given_up_leaves_no_connection():
@@ -260,9 +384,8 @@ async def test_a_request_that_is_given_up_leaves_no_connection():
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/run"
     async with server, client(1, connect_timeout_s=2.0) as session:
-        asking = asyncio.create_task(exchange(session, Target(url), b"{}", timeout_s=None, max_bytes=9))
+        asking = asyncio.create_task(exchange(session, Target(address(server)), b"{}", timeout_s=None, max_bytes=9))
         await asyncio.sleep(0.05)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):

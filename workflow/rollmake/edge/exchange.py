@@ -14,12 +14,14 @@ from aiohttp.http_parser import RawResponseMessage
 from yarl import URL
 
 from rollmake.core.errors import InputError
+from rollmake.core.excerpts import one_line
 from rollmake.core.outcome import Answered, Broken, Exchange, NeverSent
 
 HEADERS = {"Content-Type": "application/json"}
 ERROR_BYTES = 8192
 UNLIMITED = nullcontext()
 SWITCHING_PROTOCOLS = 101
+MESSAGE_LENGTH = 300
 
 
 class Target:
@@ -61,7 +63,7 @@ async def exchange(
             status = message.code
             answer = await _answer(message, content, max_bytes)
             # The rest of a request that was answered before all of it was sent would be taken for the next one.
-            if content.at_eof() and not _unsent(connection):
+            if content.at_eof() and not connection.protocol.unsent:
                 connection.release()
             return answer
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -70,10 +72,17 @@ async def exchange(
         waited = f"no whole reply within {timeout_s} s" if not str(error) else f"nothing came for too long ({error})"
         return Broken("TimeoutError", waited, status)
     except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
-        return Broken(type(error).__name__, str(error) or repr(error), status)
+        return Broken(_kind(error, status), one_line(str(error) or repr(error), MESSAGE_LENGTH), status)
     finally:
         if connection is not None:
             connection.close()  # Unless it was released.
+
+
+def _kind(error: Exception, status: int | None) -> str:
+    """The name of a failure, for what is wrong with a reply the one that aiohttp's session gives it."""
+    if not isinstance(error, HttpProcessingError):
+        return type(error).__name__
+    return "ClientResponseError" if status is None else "ClientPayloadError"
 
 
 async def _connected(session: aiohttp.ClientSession, target: Target) -> Connection:
@@ -89,30 +98,28 @@ async def _asked(
     connection: Connection, target: Target, body: bytes, idle_timeout_s: float | None
 ) -> tuple[RawResponseMessage, aiohttp.StreamReader]:
     """The head of the reply to `body`, and what gives the rest of it."""
-    protocol, transport = connection.protocol, connection.transport
-    if protocol is None or transport is None:
+    if connection.closed:
         raise aiohttp.ClientConnectionResetError("the connection was lost before anything was sent")
+    protocol = connection.protocol
     protocol.set_response_params(read_until_eof=True, read_timeout=idle_timeout_s)
-    transport.writelines((target.head(body), body))
+    protocol.transport.writelines((target.head(body), body))
     protocol.start_timeout()
     message, content = await protocol.read()
     while 100 <= message.code < 200 and message.code != SWITCHING_PROTOCOLS:
+        if not len(protocol):  # A note ends the time-out, and the reply is not there yet.
+            protocol.start_timeout()
         message, content = await protocol.read()
     return message, content
-
-
-def _unsent(connection: Connection) -> int:
-    """How many bytes still wait to be sent."""
-    return 0 if connection.transport is None else connection.transport.get_write_buffer_size()
 
 
 async def _answer(message: RawResponseMessage, content: aiohttp.StreamReader, max_bytes: int) -> Answered | Broken:
     status, headers = message.code, message.headers
     if not 200 <= status < 300:
         return Answered(status, await _first(content, ERROR_BYTES), headers.get("Retry-After"))
-    size = headers.get("Content-Length")
+    # Without the zeros in front: Python reads no number of many thousand digits.
+    size = headers.get("Content-Length", "").lstrip("0")
     # Compressed, the length says nothing of what comes out.
-    if size is None or int(size) <= max_bytes or "Content-Encoding" in headers:
+    if not size or int(size) <= max_bytes or "Content-Encoding" in headers:
         body = await _first(content, max_bytes + 1)
         if len(body) <= max_bytes:
             return Answered(status, body)

@@ -1,62 +1,19 @@
-"""The HTTP session to environment servers: its connections, how many there may be, which are used again; and health."""
+"""The HTTP session to environment servers: how many connections it may have, and whether a server is well."""
 
 import asyncio
 import resource
-import select
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import aiohttp
-from aiohttp.connector import Connection
 
 from rollmake.core.errors import InputError
+from rollmake.edge.connector import CleanConnector, keepalive_socket
 
 # Shorter than servers keep idle connections, so that a request rarely meets a connection that is just being closed.
 KEEPALIVE_S = 4.0
 SPARE_FILES = 64
 PROBE_TIMEOUT_S = 10.0
-
-
-class CleanConnector(aiohttp.TCPConnector):
-    """Reuses no connection that the server has closed, or on which something came that nobody had asked for.
-
-    The one would spend an attempt for nothing, the other would be taken for the reply to the next request.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        # Asks the system about the socket of each connection that was made.
-        self._sockets: WeakKeyDictionary[Any, select.poll] = WeakKeyDictionary()
-
-    async def connect(
-        self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
-    ) -> Connection:
-        """A connection that was just made, or one on which nothing has happened since its last reply."""
-        while True:
-            connection = await super().connect(req, traces, timeout)
-            socket = self._sockets.get(connection.protocol)
-            if socket is None:
-                if not connection.closed:
-                    self._sockets[connection.protocol] = _socket(connection)
-                return connection
-            if not _disturbed(connection, socket):
-                return connection
-            connection.close()
-
-
-def _socket(connection: Connection) -> select.poll:
-    assert connection.transport is not None
-    socket = select.poll()
-    socket.register(connection.transport.get_extra_info("socket").fileno(), select.POLLIN)
-    return socket
-
-
-def _disturbed(connection: Connection, socket: select.poll) -> bool:
-    protocol = connection.protocol
-    return protocol is None or protocol.transport is None or protocol.should_close or bool(socket.poll(0))
 
 
 @asynccontextmanager
@@ -81,17 +38,6 @@ async def reachable(session: aiohttp.ClientSession, url: str) -> bool:
             return response.status < 500
     except (aiohttp.ClientError, OSError, TimeoutError):
         return False
-
-
-def keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that notices within about two minutes that the other side is gone, however long a rollout takes."""
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family=family, type=kind, proto=protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6)
-    return made
 
 
 def raise_file_limit(needed: int) -> None:

@@ -1,0 +1,103 @@
+"""Connections to environment servers that are used again only if they are clean, and whose every end is noticed."""
+
+import functools
+import select
+import socket
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+
+
+class NoticingHandler(ResponseHandler):
+    """One connection, where nobody waits for what can no longer come.
+
+    In aiohttp's own the reader of a body does not hear that its framing is broken; and a server that does not take the
+    rest of a request keeps the connection, though it or we have closed it, or counts as silent while it does take it.
+    """
+
+    _unsent = 0
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes still wait to be sent."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        super().set_exception(exc, *cause)
+        if self._payload is not None and not self._payload.is_eof():
+            self._payload.set_exception(exc, *cause)
+
+    def close(self) -> None:
+        if self.unsent:
+            self.abort()
+        else:
+            super().close()
+
+    def eof_received(self) -> None:
+        super().eof_received()
+        if self.unsent and self.transport is not None:
+            self.transport.abort()
+
+    def start_timeout(self) -> None:
+        self._unsent = self.unsent
+        super().start_timeout()
+
+    def _on_read_timeout(self) -> None:
+        if self.unsent < self._unsent:
+            self.start_timeout()
+        else:
+            super()._on_read_timeout()
+
+
+class CleanConnector(aiohttp.TCPConnector):
+    """Reuses no connection that the server has closed, or on which something came that nobody had asked for.
+
+    The one would spend an attempt for nothing, the other would be taken for the reply to the next request.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._factory = functools.partial(NoticingHandler, loop=self._loop)
+        # Asks the system about the socket of each connection that was made.
+        self._sockets: WeakKeyDictionary[Any, select.poll] = WeakKeyDictionary()
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        """A connection that was just made, or one on which nothing has happened since its last reply."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            socket = self._sockets.get(connection.protocol)
+            if socket is None:
+                if not connection.closed:
+                    self._sockets[connection.protocol] = _socket(connection)
+                return connection
+            if not _disturbed(connection, socket):
+                return connection
+            connection.close()
+
+
+def _socket(connection: Connection) -> select.poll:
+    assert connection.transport is not None
+    socket = select.poll()
+    socket.register(connection.transport.get_extra_info("socket").fileno(), select.POLLIN)
+    return socket
+
+
+def _disturbed(connection: Connection, socket: select.poll) -> bool:
+    protocol = connection.protocol
+    return protocol is None or protocol.transport is None or protocol.should_close or bool(socket.poll(0))
+
+
+def keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that notices within about two minutes that the other side is gone, however long a rollout takes."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6)
+    return made
