@@ -1,10 +1,10 @@
 """Connections to environment servers that are used again only if they are clean, and whose every end is noticed."""
 
+import asyncio
 import functools
 import select
 import socket
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -18,35 +18,52 @@ class NoticingHandler(ResponseHandler):
     rest of a request keeps the connection, though it or we have closed it, or counts as silent while it does take it.
     """
 
-    _unsent = 0
+    # Whether anything was asked on it yet.
+    used = False
+    # What of the request had not been sent when the time-out for silence began, in bytes.
+    _unsent_then = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._poll = select.poll()
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether anything has happened since the last reply, as far as the system knows by now."""
+        return self.transport is None or self.should_close or bool(self._poll.poll(0))
 
     @property
     def unsent(self) -> int:
-        """How many bytes still wait to be sent."""
+        """How many bytes of the request still wait to be sent."""
         return 0 if self.transport is None else self.transport.get_write_buffer_size()
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        """Tell whoever waits for a head, and who reads a body."""
         super().set_exception(exc, *cause)
         if self._payload is not None and not self._payload.is_eof():
             self._payload.set_exception(exc, *cause)
 
     def close(self) -> None:
+        """Do not send the rest of a request first."""
         if self.unsent:
             self.abort()
         else:
             super().close()
 
     def eof_received(self) -> None:
+        """Nothing more will come, so what is left of the request is not for anybody."""
         super().eof_received()
         if self.unsent and self.transport is not None:
             self.transport.abort()
 
     def start_timeout(self) -> None:
-        self._unsent = self.unsent
+        """Begin to wait for a sign of life: something that comes, or something that is taken."""
+        self._unsent_then = self.unsent
         super().start_timeout()
 
     def _on_read_timeout(self) -> None:
-        if self.unsent < self._unsent:
+        if self.unsent < self._unsent_then:
             self.start_timeout()
         else:
             super()._on_read_timeout()
@@ -61,8 +78,6 @@ class CleanConnector(aiohttp.TCPConnector):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._factory = functools.partial(NoticingHandler, loop=self._loop)
-        # Asks the system about the socket of each connection that was made.
-        self._sockets: WeakKeyDictionary[Any, select.poll] = WeakKeyDictionary()
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
@@ -70,26 +85,11 @@ class CleanConnector(aiohttp.TCPConnector):
         """A connection that was just made, or one on which nothing has happened since its last reply."""
         while True:
             connection = await super().connect(req, traces, timeout)
-            socket = self._sockets.get(connection.protocol)
-            if socket is None:
-                if not connection.closed:
-                    self._sockets[connection.protocol] = _socket(connection)
-                return connection
-            if not _disturbed(connection, socket):
+            handler = connection.protocol
+            if not handler.used or not handler.disturbed:
+                handler.used = True
                 return connection
             connection.close()
-
-
-def _socket(connection: Connection) -> select.poll:
-    assert connection.transport is not None
-    socket = select.poll()
-    socket.register(connection.transport.get_extra_info("socket").fileno(), select.POLLIN)
-    return socket
-
-
-def _disturbed(connection: Connection, socket: select.poll) -> bool:
-    protocol = connection.protocol
-    return protocol is None or protocol.transport is None or protocol.should_close or bool(socket.poll(0))
 
 
 def keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:

@@ -5,9 +5,11 @@ that costs more than all the rest of a small rollout (docs/decisions/0008-below-
 """
 
 import asyncio
+import functools
 from contextlib import nullcontext
 
 import aiohttp
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawResponseMessage
@@ -24,6 +26,15 @@ SWITCHING_PROTOCOLS = 101
 MESSAGE_LENGTH = 300
 
 
+class SameRequest(aiohttp.ClientRequest):
+    """A request that is sent again and again."""
+
+    @functools.cached_property
+    def connection_key(self) -> ConnectionKey:
+        """Where it goes; put together once."""
+        return super().connection_key
+
+
 class Target:
     """Where requests are posted to: all of them begin alike, and go over the same kind of connection.
 
@@ -33,7 +44,7 @@ class Target:
     def __init__(self, url: str) -> None:
         self.url = url
         try:
-            self.request = aiohttp.ClientRequest("POST", URL(url), headers=HEADERS)
+            self.request = SameRequest("POST", URL(url), headers=HEADERS)
         except ValueError as error:
             raise InputError(
                 f"{url!r} is no address of a server: {error}", remedy="Correct it in the topology"
