@@ -94,8 +94,8 @@ def test_a_server_that_is_down_at_the_start_and_in_between(tmp_path):
     assert {r["_ng_failure_class"] for r in failures} <= {"agent_request_failed"}
 
 
-WORDS = ["ok", "500", "reset", "cut", "garbage", "nan", "list", "empty", "text", "masked", "newline", "reserved", "duplicate",
-         "class:judge_failed", "terminal", "503", "huge"]  # fmt: skip
+WORDS = ["ok", "500", "reset", "cut", "misframed", "garbage", "nan", "list", "empty", "text", "masked", "newline", "reserved",
+         "duplicate", "class:judge_failed", "terminal", "503", "huge"]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -3,7 +3,8 @@
 `python -m helpers.chaos ADDRESS_FILE LOG` writes its address to ADDRESS_FILE. A row's `behave` is a list with one word an
 attempt (`ok` once it is used up):
 `ok`, `slow:SECONDS`, a status like `500` or `503`, `class:NAME`, `terminal`, `late`, `no_persist`,
-`reset`, `cut`, `garbage`, `nan`, `list`, `empty`, `text`, `null`, `masked`, `huge`, `newline`, `reserved`, `duplicate`.
+`reset`, `cut`, `misframed`, `garbage`, `nan`, `list`, `empty`, `text`, `null`, `masked`, `huge`, `newline`,
+`reserved`, `duplicate`.
 Words joined by `+` are done one after the other: `slow:0.1+500`.
 Log lines: {"event": "arrived" or "answered", "task", "rollout", "attempt", "salt" (of the row), "word", "body" (of what
 was answered in whole)}.
@@ -118,6 +119,15 @@ class Chaos:
             await response.prepare(request)
             await response.write(b'{"reward": 1')
             request.transport.close()
+            return response
+        if word == "misframed":
+            response = web.StreamResponse()
+            response.enable_chunked_encoding()
+            await response.prepare(request)
+            await response.write(b'{"reward": 1')
+            await asyncio.sleep(0.02)
+            request.transport.write(b"no chunk\r\n")
+            await asyncio.sleep(60)
             return response
         if word.isdigit():
             body = json.dumps(f"status {word}").encode()

@@ -20,8 +20,8 @@ from rollmake.edge.settings import schema
 from rollmake.stages.status import statuses
 
 WORDS = [
-    "ok", "500", "reset", "cut", "garbage", "nan", "list", "empty", "text", "null", "masked", "newline", "reserved", "duplicate",
-    "class:judge_failed", "class:", "terminal", "503", "404",
+    "ok", "500", "reset", "cut", "misframed", "garbage", "nan", "list", "empty", "text", "null", "masked", "newline", "reserved",
+    "duplicate", "class:judge_failed", "class:", "terminal", "503", "404",
 ]  # fmt: skip
 
 
@@ -84,6 +84,7 @@ def test_every_kind_of_reply_has_its_place(tmp_path, server):
         "503": "agent_request_failed",
         "reset": "agent_request_failed",
         "cut": "agent_run_error",
+        "misframed": "agent_run_error",
         "garbage": "agent_run_error",
         "nan": "agent_run_error",
         "list": "agent_run_error",
@@ -92,7 +93,7 @@ def test_every_kind_of_reply_has_its_place(tmp_path, server):
         "class:": "",
         "terminal": "given_up",
     }
-    assert run.collection()["failed_by_class"]["agent_run_error"] == 7
+    assert run.collection()["failed_by_class"]["agent_run_error"] == 8
 
 
 def test_what_is_stored_is_what_was_answered_but_for_the_stamps(tmp_path, server):
