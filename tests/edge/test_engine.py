@@ -484,6 +484,23 @@ async def test_rows_that_break_among_rows_that_are_answered_do_not_close_the_gat
     assert (bench.ledger.owed, bench.gate.gave_up) == (0, None)
 
 
+async def test_rows_that_always_break_and_are_all_that_is_left_do_not_make_a_healthy_server_an_outage():
+    bench = Bench(200, {task: [Broken("Reset", "gone")] * 9 for task in range(0, 200, 2)}, limit=4, parallel=4)
+    await bench.engine.run()
+    assert len(bench.store.of(Destination.ROLLOUTS)) == 100
+    assert len(bench.store.of(Destination.SIDECAR)) == 400
+    assert (bench.ledger.owed, bench.gate.gave_up) == (0, None)
+    assert bench.now < 30
+
+
+async def test_a_reply_that_begins_and_breaks_says_that_the_server_is_up():
+    bench = Bench(50, {task: [Broken("ClientPayloadError", "no chunk", 200)] * 9 for task in range(50)}, limit=2)
+    bench.up = False
+    await bench.engine.run()
+    assert len(bench.store.of(Destination.SIDECAR)) == 100
+    assert (bench.ledger.owed, bench.gate.gave_up, bench.now) == (0, None, 0.0)
+
+
 async def test_an_outage_of_a_server_that_breaks_every_exchange_spends_few_attempts():
     bench = Bench(100, {task: [Broken("Reset", "gone")] * 10 for task in range(100)}, parallel=4)
     await bench.engine.run()

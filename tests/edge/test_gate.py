@@ -153,11 +153,11 @@ async def test_exchanges_that_break_one_after_another_close_the_gate_and_an_answ
     brown = gate(world)
     for _ in range(5 * BROKEN_LIMIT):
         for _ in range(BROKEN_LIMIT - 1):
-            brown.broken("reset")
+            brown.broken("reset", again=False)
         brown.answered()
     assert world.probes == []
     for _ in range(BROKEN_LIMIT):
-        brown.broken("reset")
+        brown.broken("reset", again=False)
     assert await brown.admitted()
     assert len(world.probes) == 1
 
@@ -167,7 +167,35 @@ async def test_a_server_that_answers_probes_but_breaks_every_exchange_is_given_u
     looping = gate(world, patience_s=30)
     exchanges = 0
     while await looping.admitted():
-        looping.broken("reset")
+        looping.broken("reset", again=False)
         exchanges += 1
     assert BROKEN_LIMIT <= exchanges < 50
     assert "did not answer for 30 s (reset)" in looping.gave_up
+
+
+async def test_rollouts_that_break_again_though_the_server_is_well_are_no_outage(caplog):
+    world = World(up=True)
+    tail = gate(world, patience_s=30)
+    for _ in range(1000):
+        assert await tail.admitted()
+        tail.broken("reset", again=True)
+    assert len(world.probes) < 10
+    assert world.now < 110
+    assert sum("does not answer" in record.getMessage() for record in caplog.records) < 10
+    tail.answered()
+    for _ in range(BROKEN_LIMIT):
+        assert tail.open
+        tail.broken("reset", again=False)
+    assert not tail.open
+    await tail.close()
+
+
+async def test_rollouts_that_break_again_are_an_outage_if_the_server_is_not_well():
+    world = World()
+    down = gate(world, patience_s=30)
+    exchanges = 0
+    while await down.admitted():
+        down.broken("reset", again=True)
+        exchanges += 1
+    assert exchanges == BROKEN_LIMIT
+    assert "did not answer for 30 s" in down.gave_up

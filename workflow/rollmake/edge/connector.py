@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
+from aiohttp.http_exceptions import HttpProcessingError
 
 
 class NoticingHandler(ResponseHandler):
@@ -42,7 +43,8 @@ class NoticingHandler(ResponseHandler):
         """Tell whoever waits for a head, and who reads a body."""
         super().set_exception(exc, *cause)
         if self._payload is not None and not self._payload.is_eof():
-            self._payload.set_exception(exc, *cause)
+            broken = aiohttp.ClientPayloadError(str(exc)) if isinstance(exc, HttpProcessingError) else exc
+            self._payload.set_exception(broken, *cause)
 
     def close(self) -> None:
         """Do not send the rest of a request first."""

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rollmake.core.backoff import backoff, retry_after_s
+from rollmake.core.contract import ATTEMPT
 from rollmake.core.deadline import Deadline
 from rollmake.core.errors import InputError
 from rollmake.core.excerpts import one_line
@@ -205,9 +206,9 @@ class Engine:
             if isinstance(answer, NeverSent):
                 gate.trip(f"{answer.kind}: {answer.message}")
                 continue
-            if isinstance(answer, Broken):
-                gate.broken(f"{answer.kind}: {answer.message}")
-            elif answer.status not in GATEWAY_STATUSES:
+            if isinstance(answer, Broken) and answer.status is None:
+                gate.broken(f"{answer.kind}: {answer.message}", again=ATTEMPT in request.row)
+            elif isinstance(answer, Broken) or answer.status not in GATEWAY_STATUSES:
                 gate.answered()
             elif tries < self._limits.gateway_retries:
                 gate.refused()

@@ -83,17 +83,12 @@ async def exchange(
         waited = f"no whole reply within {timeout_s} s" if not str(error) else f"nothing came for too long ({error})"
         return Broken("TimeoutError", waited, status)
     except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
-        return Broken(_kind(error, status), one_line(str(error) or repr(error), MESSAGE_LENGTH), status)
+        # What is wrong with the head of a reply has the name that aiohttp's session gives it.
+        kind = "ClientResponseError" if isinstance(error, HttpProcessingError) else type(error).__name__
+        return Broken(kind, one_line(str(error) or repr(error), MESSAGE_LENGTH), status)
     finally:
         if connection is not None:
             connection.close()  # Unless it was released.
-
-
-def _kind(error: Exception, status: int | None) -> str:
-    """The name of a failure, for what is wrong with a reply the one that aiohttp's session gives it."""
-    if not isinstance(error, HttpProcessingError):
-        return type(error).__name__
-    return "ClientResponseError" if status is None else "ClientPayloadError"
 
 
 async def _connected(session: aiohttp.ClientSession, target: Target) -> Connection:

@@ -12,7 +12,8 @@ from rollmake.core.backoff import backoff
 
 log = logging.getLogger(__name__)
 PROBE_FIRST_S, PROBE_CAP_S = 0.2, 15.0
-# So many exchanges in a row that broke, with not one answer between them, mean that the server is down and not the rows.
+# So many exchanges in a row that broke, with not one answer between them, mean that the server is down and not the rows;
+# each time that turns out to be wrong, twice as many.
 BROKEN_LIMIT = 8
 # A request that is still in flight after so long shows that the server does more than take connections.
 TRIAL_S = 5.0
@@ -53,7 +54,7 @@ class Gate:
         self._outages = 0
         self._trusted = False
         self._tries = 0
-        self._broken = 0
+        self._broken, self._limit = 0, BROKEN_LIMIT
         self._task: asyncio.Task[None] | None = None
         self.gave_up: str | None = None
         # Replies so far that say that the server is up.
@@ -90,10 +91,8 @@ class Gate:
     def answered(self) -> None:
         """The server gave a reply, whatever it says: it is up."""
         self.answers += 1
-        self._down_since, self._trusted = None, False
-        self._broken = self._tries = self._outages = 0
-        if self._state is State.TRIAL:
-            self._enter(State.OPEN)
+        self._limit = BROKEN_LIMIT
+        self._well()
 
     def refused(self) -> None:
         """The server gave a reply, but one that says that nothing ran."""
@@ -105,11 +104,26 @@ class Gate:
         """Whether the server says of itself that it takes requests."""
         return await self._probe()
 
-    def broken(self, cause: str) -> None:
-        """A request may have reached the server, but no answer came: harmless, unless nothing else comes any more."""
+    def broken(self, cause: str, *, again: bool) -> None:
+        """A request may have reached the server, but no answer came: harmless, unless nothing else comes any more.
+
+        `again` says that the rollout had been tried before. If such a one breaks after the server said that it is well,
+        it is the rollout and not the server.
+        """
+        if again and self._down_since is not None and self._state in (State.OPEN, State.TRIAL):
+            self._limit *= 2
+            self._well()
+            return
         self._broken += 1
-        if self._broken >= BROKEN_LIMIT:
+        if self._broken >= self._limit:
             self.trip(cause)
+
+    def _well(self) -> None:
+        """There is no outage, or it is over."""
+        self._down_since, self._trusted = None, False
+        self._broken = self._tries = self._outages = 0
+        if self._state is State.TRIAL:
+            self._enter(State.OPEN)
 
     def trip(self, cause: str) -> None:
         """The server is down: let nobody in, and probe until it takes requests again."""

@@ -10,6 +10,7 @@ import orjson
 from yarl import URL
 
 from rollmake.core.errors import InputError
+from rollmake.edge.connector import CleanConnector
 from rollmake.environment.chat import chat_request, response_from_chat
 from rollmake.environment.rows import Row
 from rollmake.environment.scripted import scripted_response
@@ -68,7 +69,7 @@ async def open_policy(settings: Embedded, key: str | None) -> AsyncIterator[Poli
         return
     # An answer may take hours, and how many are asked for at once is the collector's decision.
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
-    connector, jar = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
+    connector, jar = CleanConnector(limit=0), aiohttp.DummyCookieJar()
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=jar) as session:
         yield model_policy(settings.model, key, session)
 
@@ -88,7 +89,8 @@ def model_policy(model: Model, key: str | None, session: aiohttp.ClientSession) 
     """The policy that asks a model server.
 
     It raises InputError for a row that cannot be said in the server's interface, and UpstreamError with the status to
-    pass on: gateway statuses as they are, 503 if no connection could be made, 502 if it broke, 500 for all else.
+    pass on: gateway statuses as they are, 503 if no connection could be made, 502 if it broke before a reply came, 500
+    for all else.
     """
     path = "/chat/completions" if model.api == "chat" else "/responses"
     url = model.base_url.rstrip("/") + path
@@ -104,6 +106,8 @@ def model_policy(model: Model, key: str | None, session: aiohttp.ClientSession) 
             raise UpstreamError(500, f"no address of a model server: {error}") from None
         except (aiohttp.ClientConnectorError, TimeoutError) as error:
             raise UnreachableError(503, f"no connection to the model server at {model.base_url}: {error}") from None
+        except aiohttp.ClientPayloadError as error:
+            raise UpstreamError(500, f"the reply of the model server at {model.base_url} broke off: {error}") from None
         except (aiohttp.ClientError, OSError) as error:
             raise UpstreamError(502, f"the model server at {model.base_url} broke the connection: {error}") from None
         if reply.status != 200:
