@@ -43,7 +43,7 @@ class NoticingHandler(ResponseHandler):
         """Tell whoever waits for a head, and who reads a body."""
         super().set_exception(exc, *cause)
         if self._payload is not None and not self._payload.is_eof():
-            broken = aiohttp.ClientPayloadError(str(exc)) if isinstance(exc, HttpProcessingError) else exc
+            broken = aiohttp.ClientPayloadError(exc.message) if isinstance(exc, HttpProcessingError) else exc
             self._payload.set_exception(broken, *cause)
 
     def close(self) -> None:

@@ -82,10 +82,11 @@ async def exchange(
     except TimeoutError as error:
         waited = f"no whole reply within {timeout_s} s" if not str(error) else f"nothing came for too long ({error})"
         return Broken("TimeoutError", waited, status)
-    except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
-        # What is wrong with the head of a reply has the name that aiohttp's session gives it.
-        kind = "ClientResponseError" if isinstance(error, HttpProcessingError) else type(error).__name__
-        return Broken(kind, one_line(str(error) or repr(error), MESSAGE_LENGTH), status)
+    except HttpProcessingError as error:
+        # Its own text begins with a status that the server never sent. The name is that of aiohttp's session.
+        return Broken("ClientResponseError", one_line(f"no valid reply: {error.message}", MESSAGE_LENGTH), status)
+    except (aiohttp.ClientError, OSError) as error:
+        return Broken(type(error).__name__, one_line(str(error) or repr(error), MESSAGE_LENGTH), status)
     finally:
         if connection is not None:
             connection.close()  # Unless it was released.
