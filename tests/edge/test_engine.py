@@ -501,8 +501,9 @@ async def test_a_reply_that_begins_and_breaks_says_that_the_server_is_up():
     assert (bench.ledger.owed, bench.gate.gave_up, bench.now) == (0, None, 0.0)
 
 
-async def test_an_outage_of_a_server_that_breaks_every_exchange_spends_few_attempts():
-    bench = Bench(100, {task: [Broken("Reset", "gone")] * 10 for task in range(100)}, parallel=4)
+@pytest.mark.parametrize("status", [None, 502])
+async def test_an_outage_of_a_server_that_breaks_every_exchange_spends_few_attempts(status):
+    bench = Bench(100, {task: [Broken("Reset", "gone", status)] * 10 for task in range(100)}, parallel=4)
     await bench.engine.run()
     assert len(bench.store.of(Destination.SIDECAR)) < 60
     assert bench.gate.gave_up

@@ -99,8 +99,9 @@ async def test_no_reply_however_broken_is_more_than_answered_or_broken():
             at = chance.randrange(len(hostile))
             if chance.random() < 0.3:
                 hostile = hostile[:at] + chance.randbytes(2) + hostile[at + 1 :]
-            answer = await exchange(session, Target(f"{url}/run"), b"{}", timeout_s=1.0, max_bytes=1 << 20)
+            answer = await exchange(session, Target(f"{url}/run"), b"{}", timeout_s=10.0, max_bytes=1 << 20)
             assert isinstance(answer, (Answered, Broken)), hostile
+            assert getattr(answer, "kind", "") != "TimeoutError", hostile
             if isinstance(answer, Answered):
                 assert len(answer.body) <= 1 << 20
                 assert retry_after_s(answer.retry_after) is None
@@ -113,15 +114,7 @@ BAD_BODIES = [b"zz\r\n", b"-1\r\n", b"5\r\nhelloX\r\n0\r\n\r\n", b"f" * 20 + b"\
 
 @pytest.mark.parametrize(("head", "body"), [*((CHUNKED, body) for body in BAD_BODIES), (DEFLATED, b"\xff\xff")])
 async def test_a_body_that_turns_out_to_be_broken_after_its_head_is_broken_at_once(head, body):
-    async def reply(writer):
-        writer.write(head)
-        await asyncio.sleep(0.05)
-        writer.write(body)
-        with suppress(ConnectionError):
-            await writer.drain()
-        await asyncio.sleep(0.05)
-
-    async with raw_server(reply) as url:
+    async with raw_server(says(head, body)) as url:
         result = await asyncio.wait_for(post(url, timeout_s=None), 10)
     assert (result.kind, result.status) == ("ClientPayloadError", 200)
     assert "\n" not in result.message
@@ -303,36 +296,35 @@ async def test_a_server_that_says_its_last_word_before_it_took_the_request_is_no
 
 
 async def test_the_rest_of_a_request_that_took_too_long_is_not_sent():
-    given_up, received = asyncio.Event(), []
+    given_up, ended, received = asyncio.Event(), asyncio.Event(), []
 
     async def serve(reader, writer):
         await given_up.wait()
         with suppress(ConnectionError):
             while part := await reader.read(1 << 20):
                 received.append(len(part))
-        received.append(None)
+        ended.set()
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 12)
     async with server, client(1, connect_timeout_s=2.0) as session:
         result = await exchange(session, Target(address(server)), b"x" * 30_000_000, timeout_s=0.3, max_bytes=9)
         given_up.set()
-        while None not in received:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await asyncio.wait_for(ended.wait(), 20)
     assert result.kind == "TimeoutError"
-    assert sum(received[:-1]) < 30_000_000
+    assert sum(received) < 30_000_000
 
 
 async def test_a_server_that_takes_a_request_slowly_is_not_silent():
     async def serve(reader, writer):
         for _ in range(30):
             await reader.readexactly(1_000_000)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 12)
-    async with server, client(1, connect_timeout_s=2.0, idle_timeout_s=1.0) as session:
+    async with server, client(1, connect_timeout_s=2.0, idle_timeout_s=2.0) as session:
         body = b"x" * 30_000_000
         assert await exchange(session, Target(address(server)), body, timeout_s=None, max_bytes=9) == Answered(
             200, b"{}"
@@ -366,14 +358,12 @@ async def test_a_time_out_is_over_with_the_reply_that_came_with_its_note():
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, client(1, connect_timeout_s=2.0, idle_timeout_s=0.1) as session:
+    async with server, client(1, connect_timeout_s=2.0, idle_timeout_s=60.0) as session:
         for _ in range(2):
             asking = exchange(session, Target(address(server)), b"{}", timeout_s=None, max_bytes=9)
             assert await asking == Answered(200, b"{}")
             [[(protocol, _)]] = session.connector._conns.values()
-            await asyncio.sleep(0.3)
-            assert protocol.is_connected()
-            assert not protocol.should_close
+            assert protocol._read_timeout_handle is None
 
 
 async def test_a_request_that_is_given_up_leaves_no_connection():

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from aiohttp.test_utils import TestServer
 
-from helpers.raw import raw_server
+from helpers.raw import raw_server, says
 from rollmake.core.errors import DataError, InputError
 from rollmake.core.metrics import aggregate_metrics
 from rollmake.environment.app import create_app
@@ -181,12 +181,7 @@ async def test_a_model_server_that_breaks_off_is_a_502(serving, row, model):
 
 
 async def test_a_reply_of_a_model_server_that_breaks_off_is_a_500(serving, row):
-    async def reply(writer):
-        writer.write(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{"\r\n')
-        await asyncio.sleep(0.05)
-        writer.write(b"no chunk\r\n")
-        await asyncio.sleep(0.05)
-
+    reply = says(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{"\r\n', b"no chunk\r\n")
     async with raw_server(reply) as url, serving({"model": {"base_url": f"{url}/v1", "name": "qa"}}) as client:
         found, text, _ = await asyncio.wait_for(posted(client, row()), 10)
     assert found == 500

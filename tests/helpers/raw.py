@@ -1,12 +1,12 @@
 """Servers that answer with the bytes they are given, whatever these are."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 
 @asynccontextmanager
 async def raw_server(reply):
-    """A server that reads a request's head and then does `reply(reader, writer)`."""
+    """A server that reads a request's head and then does `reply(writer)`."""
 
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
@@ -18,9 +18,15 @@ async def raw_server(reply):
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-def says(data):
+def says(*parts):
+    """What writes these parts, and lets the other side read each before the next."""
+
     async def reply(writer):
-        writer.write(data)
-        await writer.drain()
+        with suppress(ConnectionError):
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+                for _ in range(5 if len(parts) > 1 else 0):  # Turns of the loop, however slow the machine is.
+                    await asyncio.sleep(0.01)
 
     return reply

@@ -26,6 +26,8 @@ from rollmake.edge.gate import Gate
 
 log = logging.getLogger(__name__)
 GATEWAY_FIRST_S, GATEWAY_CAP_S = 1.0, 60.0
+# With these a reply that was cut does not come from the environment server.
+SAYS_NOTHING = GATEWAY_STATUSES | {None}
 RETRY_AFTER_CAP_S = 600.0
 SAID_LENGTH = 300
 # Kinds of failures that are told apart.
@@ -206,7 +208,7 @@ class Engine:
             if isinstance(answer, NeverSent):
                 gate.trip(f"{answer.kind}: {answer.message}")
                 continue
-            if isinstance(answer, Broken) and answer.status is None:
+            if isinstance(answer, Broken) and answer.status in SAYS_NOTHING:
                 gate.broken(f"{answer.kind}: {answer.message}", again=ATTEMPT in request.row)
             elif isinstance(answer, Broken) or answer.status not in GATEWAY_STATUSES:
                 gate.answered()
